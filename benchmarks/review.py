@@ -60,7 +60,11 @@ def measure(
     listed: list[list[str]] = []
     skills, agreements = [], []
     for seed in seeds:
-        model = plench.PartialLabelClassifier("PRODEN", random_state=seed).fit(data).model_
+        model = (
+            plench.PartialLabelClassifier("PRODEN", hparams={"model": "MLP"}, random_state=seed)
+            .fit(data)
+            .model_
+        )
         own = resolve(model.predict_proba(data.features), data.candidates, data.label_names, data.answers)
         rankings["model trained on the rows"].append(score(wrong, own.outside))
         found = review_fit(TrainingData(data), model, np.arange(0), seed)
@@ -123,7 +127,7 @@ def main() -> None:
     text = f"""# What to relabel and whom to trust, measured
 
 Written by `benchmarks/review.py` with plench {plench.__version__}, torch {torch.__version__},
-{platform.machine()}. PRODEN in its default configuration; seeds: {len(options.seeds)}, their
+{platform.machine()}. PRODEN with the network MLP; seeds: {len(options.seeds)}, their
 figures separated by slashes. A set is wrong if it misses the true label. "Out of fold" ranks rows as
 `plench fit` does: by the probability that the truth is outside the set, from models that were not trained on
 the row and the answers of its annotators ([theory](../theory-probabilities.md#sets-that-miss-the-truth)).

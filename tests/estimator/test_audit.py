@@ -204,6 +204,29 @@ def test_a_model_that_kept_no_rows_apart_says_so(pets, tmp_path, capsys):
     assert "trained on all rows" in call(capsys, words[0], "--labels", tmp_path / "labels.csv", code=2).err
 
 
+def test_a_reserved_row_is_audited_once_with_the_set_that_the_model_knows(pets, tmp_path, capsys):
+    """Sets of the file may differ from those of the fit, as where annotators were dropped."""
+    folder, answer, reserved, _ = pets
+    model, table = folder / "model.plench", tmp_path / "audit.csv"
+    header, *lines = (folder / "pets.csv").read_text().splitlines()
+    cells = [line.split(",") for line in lines]
+    changed = [",".join([*row[:3], "cat|dog|=emu"]) for row in cells]
+    copies = [",".join([f"copy of {row[0]}", *row[1:]]) for row in cells]
+    (tmp_path / "changed.csv").write_text("\n".join([header, *changed, *copies]))
+    call(capsys, model, tmp_path / "changed.csv", "-n", 400, "-o", table)
+    rows = read(table)
+    assert {row["id"] for row in rows} == reserved
+    known = {row[0]: row[3] for row in cells}
+    assert all(row["candidates"].lstrip("'").split("|") == known[row["id"]].split("|") for row in rows)
+    write(table, [{**row, "label": answer[row["id"]]} for row in rows])
+    alone, named = (
+        json.loads(call(capsys, model, *data, "--labels", table, "--json").out)
+        for data in ((), (tmp_path / "changed.csv",))
+    )
+    assert alone == named
+    assert alone["noise_rate"]["n"] == 60
+
+
 def test_the_number_of_labels_that_halve_an_interval():
     n = 50 + count_to_halve(40, 50)
 

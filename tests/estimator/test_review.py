@@ -7,10 +7,13 @@ import pytest
 from scipy.special import softmax
 
 import plench
+from plench.algorithms import find_algorithm
 from plench.data import make_dataset, make_table_dataset
 from plench.data.answers import Answers, combine_answers
 from plench.errors import DataError, UsageError
+from plench.estimator import review
 from plench.estimator.review import (
+    compare_dropped,
     describe_review,
     digest_rows,
     drop_annotators,
@@ -22,7 +25,7 @@ from plench.estimator.review import (
     review_fit,
     store_rows,
 )
-from plench.estimator.search import TrainingData
+from plench.estimator.search import TrainingData, attempt
 
 NAMES = ("anger", "joy", "neutral", "sad")
 
@@ -92,6 +95,15 @@ def test_many_sets_that_may_miss_the_truth_do_not_hide_ties():
         (27, "may_miss"),
     ]
     assert len(doubts) == 32
+
+
+def test_a_small_probability_is_not_written_as_zero():
+    sets = np.repeat(np.eye(4, dtype=bool), 100, axis=0)
+    probs = 0.96 * sets + 0.01
+    probs[0] = [0.48, 0.50, 0.01, 0.01]
+    (doubt,) = find_doubts(resolve(probs, sets, NAMES))
+    assert 0 < doubt.score < 0.005
+    assert doubt.reason.startswith("set may miss the truth (probability below 0.01): model says joy 0.50")
 
 
 def test_a_set_of_many_answers_is_less_suspect_than_a_set_of_one():
@@ -230,6 +242,25 @@ def test_dropping_an_annotator_makes_the_sets_again_by_the_same_rule(rule, min_v
     assert set(reduced.answers.annotator.tolist()) == {0, 1}
 
 
+def test_no_row_of_a_reserved_group_is_learned_from_where_an_annotator_is_dropped(monkeypatch):
+    """Nor is a row that only the model with all annotators has."""
+    data, _ = crowd(rule="union")
+    data = replace(data, groups=np.arange(60) // 2)
+    reduced, rows = drop_annotators(data, ["c"])
+    entry = replace(find_algorithm("PRODEN"))
+    model = plench.PartialLabelClassifier("PRODEN", steps=5, random_state=0).fit(reduced).model_
+    made = []
+    monkeypatch.setattr(review, "attempt", lambda *given: made.append(given) or attempt(*given))
+    reserved = np.array([0, 5, 6])  # the first has the group of the row that is left out of `reduced`
+    figures = compare_dropped(model, data, reduced, rows, reserved, "CR", entry)
+    _, training, used = made[0]
+    assert used is entry
+    assert not {0, 3} & set(training.dataset.groups.tolist())
+    assert training.dataset.n_examples == 60 - 2 * len({0, 3})
+    assert all(0 <= each.low <= each.value <= each.high <= 1 for each in figures[:2])
+    assert figures[2].value == pytest.approx(figures[0].value - figures[1].value)
+
+
 def test_an_annotator_who_cannot_be_dropped_is_refused():
     data, _ = crowd()
     with pytest.raises(UsageError, match="unknown annotator 'cc'; did you mean"):
@@ -263,7 +294,7 @@ def test_rows_of_a_fit_are_judged_by_models_that_were_not_trained_on_them():
     sets = np.eye(3, dtype=bool)[truth]
     sets[:6] = np.roll(sets[:6], 1, axis=1)  # six sets miss the truth
     data = make_dataset(features, sets)
-    hparams = {"lr": 0.01, "weight_decay": 0.0}
+    hparams = {"lr": 0.01, "weight_decay": 0.0, "model": "MLP"}  # the other network leaves a row in doubt
     model = (
         plench.PartialLabelClassifier("PRODEN", hparams=hparams, steps=300, random_state=0).fit(data).model_
     )

@@ -5,6 +5,7 @@ import csv
 import json
 import math
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -520,6 +521,7 @@ def test_the_report_leads_with_the_verdict(tmp_path, monkeypatch, cli):
     assert others[1] == "method: PRODEN"
     assert others[2].startswith("next: ")
     text = "\n".join(others)
+    assert re.search(r"this model +0\.\d{3} \(0\.\d{3} to ", text), "no figure stands without its interval"
     for part in (
         ONE,
         ALL,
@@ -569,14 +571,31 @@ def test_a_model_that_guesses_is_told_in_the_first_line_and_by_the_exit_code(tmp
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "noise.csv", 320, spread=0.0)
     words = ["fit", "noise.csv", "-o", "m.plench", "-a", "PRODEN", "--steps", "30"]
-    assert cli(*words, "--strict", code=3).out.startswith("verdict: no better than guessing; its CR is ")
+    assert cli(*words, "--strict", code=3).out.startswith(
+        "verdict: no better than guessing; its covering rate ("
+    )
     cli(*words)
     assert "--strict needs a verdict" in cli(*words, "--reserve", "0", "--strict", code=2).err
     shown = cli(*words, "--reserve", "0").out
     assert shown.startswith("verdict: not assessed")
     assert "no honest estimate" in shown
     write_table(tmp_path / "few.csv", 60)
-    assert "no guarantee holds" in cli("fit", "few.csv", "-o", "f.plench", "-a", "CLPL").out
+    shown = cli("fit", "few.csv", "-o", "f.plench", "-a", "CLPL").out
+    assert "no guarantee holds" in shown
+    assert "plench audit f.plench OTHER -n 50" in shown, "none of its own rows can be audited"
+    said = cli("predict", "f.plench", "few.csv", "-o", "p.csv", "--coverage", "0.8").err
+    assert "with probability 0.8 (no guarantee: no rows are reserved)" in said
+
+
+def test_a_fit_that_does_not_look_for_rows_to_relabel_can_be_audited(tmp_path, monkeypatch, cli):
+    monkeypatch.chdir(tmp_path)
+    write_table(tmp_path / "t.csv", 320)
+    cli("fit", "t.csv", "-o", "m.plench", "-a", "LR_EM", "--no-review")
+    assert "20 random rows of 64" in cli("audit", "m.plench", "t.csv", "-n", "20", "-o", "audit.csv").out
+    said = cli("resolve", "m.plench", "t.csv", "-o", "resolved.csv").err
+    assert "256 of 320 rows were trained on" in said
+    shown = cli("report", "m.plench", "-o", "page.html", "--data", "t.csv", code=2).err
+    assert "fit` without --no-review" in shown
 
 
 def test_ctrl_c_says_whether_a_file_was_written(tmp_path, monkeypatch, cli):
@@ -586,9 +605,9 @@ def test_ctrl_c_says_whether_a_file_was_written(tmp_path, monkeypatch, cli):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("plench.cli.fit.make_report", interrupt)
+    monkeypatch.setattr("plench.cli.fit.review_model", interrupt)
     assert "wrote m.plench" in cli("fit", "t.csv", "-o", "m.plench", "-a", "CLPL", code=130).err
-    assert (tmp_path / "m.plench").exists()
+    assert "audit" in plench.load("m.plench").notes["rows"], "it can be audited all the same"
     monkeypatch.setattr(PartialLabelClassifier, "fit", interrupt)
     said = cli("fit", "t.csv", "-o", "other.plench", "-a", "CLPL", code=130).err
     assert "other.plench was not written" in said

@@ -122,6 +122,10 @@ def test_a_model_that_was_not_assessed_has_a_short_page(fitted, tmp_path):
     head, _ = read_head(fitted / "m.plench")
     text = render_page({**head, "notes": {}}, {})
     assert "There is no verdict" in text
+    assert "own test set" not in text
+    quality = {**head["notes"]["quality"], "own_test": {"value": 0.5, "low": 0.4, "high": 0.6, "n": 90}}
+    text = render_page({**head, "notes": {"quality": quality}}, {})
+    assert "measured on the data's own test set 40.0 to 60.0" in text
     assert "What to relabel" not in text
     with pytest.raises(DataError, match="not described as"):
         write_fit_page({"run": {}}, tmp_path / "x.html")

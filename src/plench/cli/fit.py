@@ -4,8 +4,8 @@ By default several methods and configurations are tried within a budget, and a c
 held-out candidate sets chooses; true labels are not used. Ctrl-C keeps the best so far.
 
 A share of the rows is reserved (--reserve): they are neither trained on nor used to choose. The verdict, the
-estimates, calibrated probabilities and prediction sets come from them. True labels of reserved rows, if the
-data has any, are used to measure accuracy only.
+estimates, calibrated probabilities and prediction sets come from them. True labels, if the data has any, are
+used on reserved rows only: for accuracy and verdict, and for the calibration if all of these rows have one.
 
 examples:
   plench fit animals.csv -o model.plench                 20 runs
@@ -108,7 +108,7 @@ def load_data(args: argparse.Namespace) -> Dataset:
 def run(args: argparse.Namespace) -> int:
     """Fit, write the model, and report."""
     from plench.estimator import PartialLabelClassifier, hide_truth, number_rows
-    from plench.estimator.review import drop_annotators
+    from plench.estimator.review import drop_annotators, store_rows
     from plench.estimator.verdict import GUESSING
     from plench.report.fit_page import MAX_ROWS, show_rows, write_fit_page
 
@@ -155,11 +155,13 @@ def run(args: argparse.Namespace) -> int:
     model.save(output)
     try:
         hidden = hide_truth(data)
+        model.model_.notes["rows"] = store_rows(hidden, model.model_, model.reserved_, None, numbers)
+        model.save(output)  # it can be audited, even if the review does not end
         review = None if args.no_review else review_model(model, data, hidden, numbers, args)
         model.save(output)
         comparison = None
         if dropped:
-            comparison = describe_dropped(model, hide_truth(whole), hidden, kept, dropped, args.criterion)
+            comparison = describe_dropped(model, hide_truth(whole), hidden, kept, dropped, args)
         report = make_report(model, hidden, numbers) | {"review": review, "dropped": comparison}
         if args.report is not None:
             relabel = [] if review is None else review["relabel"][:MAX_ROWS]
@@ -208,19 +210,21 @@ def describe_dropped(
     reduced: Dataset,
     kept: Any,
     names: Sequence[str],
-    criterion: str,
+    args: argparse.Namespace,
 ) -> dict[str, Any]:
     """Return what leaving out annotators changed in the criterion on reserved rows."""
+    from plench.algorithms import find_algorithm
     from plench.estimator.review import compare_dropped
 
-    who = ", ".join(names)
+    who, criterion = ", ".join(names), args.criterion
     if not len(model.reserved_):
         return {"text": f"without {who}: no rows are reserved, so there is no comparison with a model of all"}
-    own, theirs, gain = compare_dropped(model.model_, whole, reduced, kept, model.reserved_, criterion)
+    entry = None if args.algorithm == "auto" else find_algorithm(args.algorithm)
+    own, theirs, gain = compare_dropped(model.model_, whole, reduced, kept, model.reserved_, criterion, entry)
     verdict = "improved" if gain.low > 0 else "worse" if gain.high < 0 else "no clear difference"
     difference = f"{gain.value:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})"
     text = (
-        f"without {who}: {criterion} {own.value:.3f}, with them {theirs.value:.3f}; difference {difference} "
+        f"without {who}: {criterion} {own}, with them {theirs}; difference {difference} "
         f"on {gain.n:,} reserved rows with the sets of the other annotators: {verdict}"
     )
     figures = {"without": vars(own), "with": vars(theirs), "difference": vars(gain)}
@@ -299,6 +303,8 @@ def format_report(report: dict[str, Any], data: str, output: str) -> str:
     chosen = f", chosen among {report['tried']}" if report["tried"] else ""
     lines.append(f"method: {report['algorithm']}{chosen}")
     audit = f"label a few rows: plench audit {output} {data} -n 50 -o audit.csv"
+    if not report["reserved"]:
+        audit = f"label a few rows of other data: plench audit {output} OTHER -n 50 -o audit.csv"
     next_steps = {
         GOOD: f"predict new rows: plench predict {output} NEW; to be sure of the accuracy, {audit}",
         DOUBTFUL: f"before you rely on it, {audit}",
@@ -308,8 +314,8 @@ def format_report(report: dict[str, Any], data: str, output: str) -> str:
     lines.append(f"next: {next_steps[verdict]}")
     if source == "cross-fitted":
         lines.append(
-            "no guarantee holds: with so few rows none are reserved, and figures are those of models that "
-            "were trained without a fifth of the rows each"
+            "no guarantee holds: with so few rows or groups none are reserved, and figures are those of "
+            "models that were trained without a fifth of the rows each"
         )
     if verdict == "not assessed":
         lines.append(
@@ -319,7 +325,8 @@ def format_report(report: dict[str, Any], data: str, output: str) -> str:
     if report["baselines"]:
         measure = {"CR": "covering rate", "accuracy": "accuracy on true labels"}[report["measure"]]
         lines.append(f"compared by {measure}, 95 % intervals:")
-        lines.append(f"  {'this model':<44} {report['agreement']['value']:.3f}")
+        ours = report["agreement"]
+        lines.append(f"  {'this model':<44} {ours['value']:.3f} ({ours['low']:.3f} to {ours['high']:.3f})")
         for each in report["baselines"]:
             gain = each["advantage"]
             shown = f"{gain['value']:+.3f} ({gain['low']:+.3f} to {gain['high']:+.3f})"

@@ -116,12 +116,12 @@ def describe_sets(
     contents = {
         "truth": "the true label",
         "truth_if_complete": "the true label if candidate sets are complete",
-        "some_candidate": "some candidate, which need not be the true label",
+        "some_candidate": "some candidate (not necessarily the true label)",
     }
     content = contents[calibration.choose_promise(promise)]
     hold = f"hold {content} with probability {coverage:g} or more"
     if calibration.source == "cross-fitted":
-        hold = f"should hold {content} with probability {coverage:g}, but no guarantee holds: too few rows"
+        hold = f"should hold {content} with probability {coverage:g} (no guarantee: no rows are reserved)"
     abstentions = int(((size == 0) | (size == n_classes)).sum())
     return f"prediction sets {hold}; mean size {size.mean():.2f}, {abstentions:,} abstentions"
 

@@ -107,8 +107,11 @@ def write_model_page(args: argparse.Namespace) -> int:
     if args.data is not None:
         from plench.estimator.review import find_stored  # imports torch
 
-        if "rows" not in notes:
-            raise DataError(f"{args.folders[0]} does not say which rows it is of, so --data cannot be used")
+        if "rows" not in notes or "review" not in notes:
+            raise DataError(
+                f"{args.folders[0]} has no rows to relabel, so --data has nothing to show; they are found by "
+                "`plench fit` without --no-review"
+            )
         data = as_dataset(args.data, args.data_dir)
         places = {int(row): place for place, row in enumerate(find_stored(notes["rows"], data.features))}
         listed = [each for each in notes["review"]["relabel"][:MAX_ROWS] if each["place"] in places]

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from plench.data import Dataset
 from plench.data.tables import Table, read_table_file
 from plench.errors import DataError, UsageError
 from plench.estimator.calibration import LEAST_LABELS, Calibration, calibrate_by_truth
-from plench.estimator.quality import CONFIDENCE, Estimate, estimate_share
+from plench.estimator.quality import Estimate, estimate_share
 from plench.estimator.review import Rows, find_stored, name_rows, spread, unpack
 from plench.settings import seed_hash
 from plench.text import guard_formula, short_repr, unknown_name
@@ -98,7 +97,8 @@ def rows_of(
     reserved = {place: n for n, place in enumerate(rows["reserved"])}
     names = name_rows(items.items, len(at), numbers)
     is_trained = (at >= 0) & ~np.isin(at, rows["reserved"])
-    free = np.flatnonzero(~is_trained)
+    is_first = np.isin(np.arange(len(at)), np.unique(at, return_index=True)[1])  # of copies of a reserved row
+    free = np.flatnonzero(~is_trained & (is_first | (at < 0)))
     if len(free) == 0:
         raise UsageError(
             f"all {len(at):,} rows were trained on; an audit needs rows that were not: give other data, or "
@@ -106,17 +106,19 @@ def rows_of(
         )
     order = free[draw_order(len(free))]
     own = [reserved.get(int(at[row])) for row in order]
-    # A reserved row keeps the name that the model's file knows it by, whatever its place in this file.
-    ids = [names[row] if n is None else rows["audit"]["ids"][n] for row, n in zip(order, own, strict=True)]
+    # A reserved row keeps the name and the set that the model's file knows, whatever this file says.
+    kept = rows["audit"]
+    ids = [names[row] if n is None else kept["ids"][n] for row, n in zip(order, own, strict=True)]
     name, n = Counter(ids).most_common(1)[0]
     if n > 1:
         raise DataError(f"{n} rows have the id {short_repr(name)}; give the rows different ids")
     place = {str(label): number for number, label in enumerate(model.classes)}
     columns = np.array([place.get(name, -1) for name in items.label_names])
-    sets = spread(items.candidates, columns, len(place))[order] if has_sets else None
+    sets = [np.flatnonzero(each).tolist() for each in spread(items.candidates, columns, len(place))[order]]
+    sets = [each if n is None else kept["candidates"][n] for each, n in zip(sets, own, strict=True)]
     return AuditRows(
         tuple(ids),
-        None if sets is None else tuple(tuple(np.flatnonzero(each).tolist()) for each in sets),
+        tuple(map(tuple, sets)) if has_sets else None,
         model.predict_logits(items.features)[order],
         order,
         int(is_trained.sum()),
@@ -248,8 +250,8 @@ def count_to_halve(n_right: int, n: int) -> int:
     """Return how many further labels would halve the exact interval of a share, if the share stays."""
 
     def width(size: int) -> float:
-        found = stats.binomtest(round(n_right / n * size), size).proportion_ci(CONFIDENCE, "exact")
-        return float(found.high - found.low)
+        found = estimate_share(round(n_right / n * size), size)
+        return found.high - found.low
 
     target, low, high = width(n) / 2, n, 2 * n
     while width(high) > target:

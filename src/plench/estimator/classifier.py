@@ -250,7 +250,19 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         PartialLabelClassifier
             The fitted estimator.
         """
-        self._check_settings()
+        is_auto = self.algorithm == AUTO
+        if is_auto and self.early_stopping is not None:
+            raise UsageError(
+                f"early_stopping is {self.early_stopping!r}, but auto keeps the best model of every run by "
+                "`criterion`; expected None"
+            )
+        if not is_auto and (self.time is not None or self.n_runs is not None):
+            raise UsageError(f"time and n_runs are the budget of auto; the algorithm is {self.algorithm!r}")
+        if (is_auto or self.early_stopping is not None) and self.validation_fraction == 0:
+            raise UsageError(
+                "validation_fraction is 0, but a criterion is measured on held-out examples; expected a "
+                "number above 0 and below 1"
+            )
         given = self._read_training(X, y, sample_weight, groups, answers, votes)
         seed = self.random_state  # a number is the seed itself
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
@@ -269,7 +281,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             training = training.take(np.delete(np.arange(given.data.dataset.n_examples), reserved))
         training = training.repeated()
         leaderboard: list[dict[str, Any]] | None = None
-        if self.algorithm == AUTO:
+        if is_auto:
             searcher = Searcher(
                 training,
                 self.criterion,
@@ -292,7 +304,38 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         else:
             entry = find_algorithm(self.algorithm)
             measured = chosen = self._train(training, settings, entry)
-        self._keep(given, reserved, chosen, measured, leaderboard)
+        assert chosen.model is not None
+        self.classes_ = given.classes
+        self.n_features_in_ = given.n_features
+        self._columns = given.columns or ()
+        self._answer_columns = given.answer_columns
+        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
+        if given.are_named:
+            self.feature_names_in_ = np.array(given.columns, dtype=object)
+        self.algorithm_ = chosen.config.algorithm
+        self.hparams_ = dict(chosen.config.hparams)
+        self.history_ = [  # without configuration, with the values that the method logged
+            {
+                **{k: v for k, v in row.items() if k not in ("hparams", "args", "logged")},
+                **row.get("logged", {}),
+            }
+            for row in measured.records
+        ]
+        self.leaderboard_ = leaderboard
+        self.reserved_ = reserved
+        self.quality_, self.verdict_, self.calibration_ = None, None, None
+        if not self.reserve and measured.held_out is not None and len(measured.held_out):
+            self.quality_ = estimate_quality(
+                measured.scores,
+                measured.held_out,
+                noise_rate=self.noise_rate,
+                source="held-out",
+                chosen_by=self.early_stopping if leaderboard is None else self.criterion,
+                refitted=chosen is not measured,
+            )
+        self.model_ = chosen.model
+        self.model_.notes = {}
+        self._unresolved, self._fold_logits = given.data, None
         if self.reserve:
             self._assess(given, reserved, training, entry, int(seed))
         self.model_.record_range(given.data.dataset.features)
@@ -477,22 +520,6 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         if isinstance(state.get("model_"), bytes):
             self.model_ = load_model_file(state["model_"], self.device, run_code=True)
 
-    def _check_settings(self) -> None:
-        """Raise UsageError for settings that do not go together."""
-        is_auto = self.algorithm == AUTO
-        if is_auto and self.early_stopping is not None:
-            raise UsageError(
-                f"early_stopping is {self.early_stopping!r}, but auto keeps the best model of every run by "
-                "`criterion`; expected None"
-            )
-        if not is_auto and (self.time is not None or self.n_runs is not None):
-            raise UsageError(f"time and n_runs are the budget of auto; the algorithm is {self.algorithm!r}")
-        if (is_auto or self.early_stopping is not None) and self.validation_fraction == 0:
-            raise UsageError(
-                "validation_fraction is 0, but a criterion is measured on held-out examples; expected a "
-                "number above 0 and below 1"
-            )
-
     def _read_training(
         self, X: Any, S: Any, sample_weight: Any, groups: Any, answers: Any, votes: Any
     ) -> Given:
@@ -560,48 +587,6 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             raise RunFailedError(f"{self.algorithm} could not be trained: {made.message or made.status}")
         return made
 
-    def _keep(
-        self,
-        given: Given,
-        reserved: NDArray[np.int64],
-        chosen: Attempt,
-        measured: Attempt,
-        leaderboard: list[dict[str, Any]] | None,
-    ) -> None:
-        """Keep what was learned."""
-        assert chosen.model is not None
-        self.classes_ = given.classes
-        self.n_features_in_ = given.n_features
-        self._columns = given.columns or ()
-        self._answer_columns = given.answer_columns
-        self.__dict__.pop("feature_names_in_", None)  # of an earlier fit
-        if given.are_named:
-            self.feature_names_in_ = np.array(given.columns, dtype=object)
-        self.algorithm_ = chosen.config.algorithm
-        self.hparams_ = dict(chosen.config.hparams)
-        self.history_ = [  # without configuration, with the values that the method logged
-            {
-                **{k: v for k, v in row.items() if k not in ("hparams", "args", "logged")},
-                **row.get("logged", {}),
-            }
-            for row in measured.records
-        ]
-        self.leaderboard_ = leaderboard
-        self.reserved_ = reserved
-        self.quality_, self.verdict_, self.calibration_ = None, None, None
-        if measured.held_out is not None and len(measured.held_out):
-            self.quality_ = estimate_quality(
-                measured.scores,
-                measured.held_out,
-                noise_rate=self.noise_rate,
-                source="held-out",
-                chosen_by=self.early_stopping if leaderboard is None else self.criterion,
-                refitted=chosen is not measured,
-            )
-        self.model_ = chosen.model
-        self.model_.notes = {}
-        self._unresolved, self._fold_logits = given.data, None
-
     def _assess(
         self,
         given: Given,
@@ -617,7 +602,6 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         try:
             found = gather_evidence(given.data, given.truth, self.model_, training, reserved, seed, entry)
         except (KeyboardInterrupt, PlenchError) as error:
-            self.quality_ = None
             reason = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error)
             logger.warning("the model is not assessed, and there is no verdict: %s", reason)
             return

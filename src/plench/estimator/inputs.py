@@ -200,12 +200,14 @@ class Reader:
         if is_frame(S):
             return self.read_frame(S)
         values = np.asarray(S) if hasattr(S, "__array__") else list(S)
+        given: list[Any] = []
         if not isinstance(values, np.ndarray):
-            if is_list_of_sets(values):
-                return self.read_sets([list(each) if is_set(each) else [each] for each in values])
-            values = np.asarray(S)
-        if values.dtype == object and values.ndim == 1 and is_list_of_sets(values.tolist()):
-            return self.read_sets([list(each) if is_set(each) else [each] for each in values.tolist()])
+            given = values
+        elif values.dtype == object and values.ndim == 1:
+            given = values.tolist()
+        if is_list_of_sets(given):
+            return self.read_sets([list(each) if is_set(each) else [each] for each in given])
+        values = np.asarray(values)
         if self.meaning is not None and values.ndim != 2 + (values.ndim == 3 and self.meaning == "answers"):
             shape = "(N, M) or (N, M, K)" if self.meaning == "answers" else "(N, K)"
             raise InputError(f"{self.meaning} of shape {values.shape}; expected {shape}")

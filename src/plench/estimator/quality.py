@@ -178,7 +178,9 @@ def estimate_quality(
         )
         ends = np.clip([found.low, found.high], low, high).tolist()
         assumed.append(Estimate(float(np.clip(found.value, *inner)), ends[0], ends[1], n))
-    known = None if right is None else np.isfinite(right)
+    truth = None
+    if right is not None and (known := np.isfinite(right)).any():
+        truth = estimate_rate(right[known], None if units is None else units[known])
     return Quality(
         CR=covering,
         AA=make_interval(float(value[1]), means[1], n),
@@ -186,9 +188,7 @@ def estimate_quality(
         certain=Estimate((low + high) / 2, low, high, n),
         uniform=assumed[0],
         confusable=assumed[1],
-        truth=None
-        if right is None or known is None or not known.any()
-        else estimate_rate(right[known], None if units is None else units[known]),
+        truth=truth,
         noise_rate=noise_rate,
         **about,
     )

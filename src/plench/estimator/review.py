@@ -335,7 +335,8 @@ def find_doubts(found: Resolution) -> list[Doubt]:
             kind: Kind = "misses" if found.doubtful[row] else "may_miss"
             reason = "set probably misses the truth"
             if kind == "may_miss":
-                reason = f"set may miss the truth (probability {score:.2f})"
+                chance = "below 0.01" if score < 0.005 else f"{score:.2f}"
+                reason = f"set may miss the truth (probability {chance})"
             reason += f": {says}, candidates {join_names([names[k] for k in own.tolist()])}"
         elif gap < TIE:
             kind, score = "tie", float(1 - gap)
@@ -454,27 +455,35 @@ def drop_annotators(data: Dataset, names: Sequence[str]) -> tuple[Dataset, Rows]
 
 
 def compare_dropped(
-    model: TrainedModel, whole: Dataset, reduced: Dataset, rows: Rows, reserved: Rows, criterion: str
+    model: TrainedModel,
+    whole: Dataset,
+    reduced: Dataset,
+    rows: Rows,
+    reserved: Rows,
+    criterion: str,
+    entry: AlgorithmEntry | None = None,
 ) -> tuple[Estimate, Estimate, Estimate]:
     """Compare a model of `reduced` data with one of the same configuration and all annotators' answers.
 
     `rows` are those of `reduced` in `whole`, and `reserved` those in `reduced` that the model was not trained
-    on. Returns the criterion without the annotators, with them, and the difference, all on the reserved rows
-    with the candidate sets that the other annotators gave.
+    on; the other model is not trained on any row of their groups and items. `entry` is the method, if it is
+    not one that `find_algorithm` finds. Returns the criterion without the annotators, with them, and the
+    difference, all on the reserved rows with the candidate sets that the other annotators gave.
     """
-    apart = rows[reserved]
+    unit = number_units(whole)
     config, _ = configure_refit(model.run, model.updates - 1, whole)
-    others = TrainingData(whole.take(np.setdiff1d(np.arange(whole.n_examples), apart))).whole()
-    made = attempt(config, others, find_algorithm(config.algorithm))
+    others = TrainingData(whole.take(np.flatnonzero(~np.isin(unit, unit[rows[reserved]])))).whole()
+    made = attempt(config, others, entry or find_algorithm(config.algorithm))
     if made.model is None:
         raise RunFailedError(f"{config.algorithm} with all annotators: {made.message or made.status}")
     sets, features = reduced.candidates[reserved], reduced.features[reserved]
     own, theirs = (
         score_examples(each.predict_logits(features), sets)[criterion] for each in (model, made.model)
     )
-    units = number_units(reduced)[reserved]
-    without, difference = estimate_difference(own, units), estimate_difference(own - theirs, units)
-    return without, estimate_difference(theirs, units), difference
+    unit = unit[rows[reserved]]
+    shares = [estimate_difference(values, unit) for values in (own, theirs)]
+    without, with_them = (replace(each, low=max(0.0, each.low), high=min(1.0, each.high)) for each in shares)
+    return without, with_them, estimate_difference(own - theirs, unit)
 
 
 # What a model file keeps of the rows that it was made of
@@ -500,12 +509,12 @@ def name_rows(items: Sequence[str] | None, n: int, numbers: Sequence[int] | None
 
 
 def store_rows(
-    data: Dataset, model: TrainedModel, reserved: Rows, found: Resolution, numbers: Sequence[int]
+    data: Dataset, model: TrainedModel, reserved: Rows, found: Resolution | None, numbers: Sequence[int]
 ) -> dict[str, Any]:
     """Return what a model file keeps of its rows, as plain values.
 
-    `digests` recognise them; `probs` are out-of-fold probabilities, unless there are too many; `reserved` are
-    the rows that were kept apart, `audit` their names, candidates and logits.
+    `digests` recognise them; `probs` are out-of-fold probabilities where they were `found`, unless too
+    many; `reserved` are the rows that were kept apart, `audit` their names, candidates and logits.
     """
     names = name_rows(data.items, data.n_examples, numbers)
     kept: dict[str, Any] = {
@@ -517,7 +526,7 @@ def store_rows(
             "logits": pack(model.predict_logits(data.features[reserved]).astype(np.float32)),
         },
     }
-    if found.probs.size <= MAX_STORED:
+    if found is not None and found.probs.size <= MAX_STORED:
         kept["probs"] = pack(found.probs.astype(np.float16))
     return kept
 

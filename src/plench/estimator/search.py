@@ -99,9 +99,9 @@ class TrainingData:
 
     def take(self, rows: NDArray[np.int64]) -> TrainingData:
         """Some of the examples."""
-        parts: dict[str, Any] = {"weights": self.weights, "counts": self.counts}
-        taken = {name: None if value is None else value[rows] for name, value in parts.items()}
-        return TrainingData(self.dataset.take(rows), **taken)
+        weights = None if self.weights is None else self.weights[rows]
+        counts = None if self.counts is None else self.counts[rows]
+        return TrainingData(self.dataset.take(rows), weights, counts)
 
     def repeated(self) -> TrainingData:
         """Each example as often as it counts; its copies stay in one part of every split."""
@@ -178,20 +178,18 @@ def attempt(
         results = store.folder / RESULTS
         lines = results.read_text(encoding="utf-8").splitlines() if results.exists() else []
         made = Attempt(config, status, message, seconds, [json.loads(line) for line in lines])
-        found = [score(made, load(store.folder, name, config.device), prepared) for name in wanted]
+        found = []
+        for name in wanted:
+            model = load(store.folder, name, config.device)
+            logits = predict_logits(model.algorithm, prepared.inputs, prepared.validation.stored)
+            sets = prepared.validation.candidates
+            scores = score_examples(logits, sets) if sets is not None and len(logits) else {}
+            found.append(replace(made, model=model, scores=scores, held_out=sets))
     if len(found) == 2:
         last, other = found
         if rate_differences(other.scores[best] - last.scores[best], caution or 0.0) <= 0:
             return last
     return found[-1] if found else made
-
-
-def score(made: Attempt, model: TrainedModel, prepared: PreparedData) -> Attempt:
-    """Return the attempt with a model of it, scored on the held-out examples."""
-    logits = predict_logits(model.algorithm, prepared.inputs, prepared.validation.stored)
-    held_out = prepared.validation.candidates
-    scores = score_examples(logits, held_out) if held_out is not None and len(logits) else {}
-    return replace(made, model=model, scores=scores, held_out=held_out)
 
 
 def rate_differences(differences: NDArray[np.float64], caution: float) -> float:
@@ -322,8 +320,10 @@ class Searcher:
         for entry in self.entries:
             if not self.allows():
                 return
-            yield self.enter(entry, 0)
+            self.trials.append(Trial(entry, 0))
+            yield self.trials[-1]
         while self.allows(kept=RIVALS + 1) and (leader := self.pick_leader()) is not None:
+            self.trials.append(leader)
             yield leader
         # The reference, and the best configuration of each of its best rivals.
         ranked = rank(self.usable)
@@ -335,11 +335,6 @@ class Searcher:
                 if not self.allows():
                     return
                 yield trial
-
-    def enter(self, entry: AlgorithmEntry, number: int) -> Trial:
-        """Add a trial."""
-        self.trials.append(Trial(entry, number))
-        return self.trials[-1]
 
     def allows(self, kept: int = 0) -> bool:
         """Whether the budget allows another run; with `kept` so many are left for each further split."""
@@ -361,7 +356,7 @@ class Searcher:
         tried = {name: sum(each.entry.name == name for each in self.trials) for name in leaders}
         name = min(leaders, key=lambda leader: tried[leader])
         entry = next(entry for entry in self.entries if entry.name == name)
-        return self.enter(entry, tried[name])
+        return Trial(entry, tried[name])
 
     def make_attempt(self, trial: Trial) -> Attempt:
         """Run a trial on its next split."""
@@ -374,12 +369,10 @@ class Searcher:
         config = self.data.configure(trial.entry, self.holdout, hparams, **settings)
         if number not in self.prepared:
             self.prepared[number] = self.data.prepare(config)
-        deadline = None if self.seconds is None else self.begun + self.seconds
-        if self.data.dataset.card.kind == "image" and not self.usable:
-            deadline = None  # its updates were chosen to fit
-        clock = Clock(deadline)
-        data, prepared = self.data, self.prepared[number]
-        made = attempt(config, data, trial.entry, self.criterion, clock, prepared, STOPPING_CAUTION)
+        is_fitting = self.data.dataset.card.kind == "image" and not self.usable  # its updates were chosen so
+        clock = Clock(np.inf if self.seconds is None or is_fitting else self.begun + self.seconds)
+        prepared = self.prepared[number]
+        made = attempt(config, self.data, trial.entry, self.criterion, clock, prepared, STOPPING_CAUTION)
         self.n_made += 1
         if made.status == "failed":
             logger.warning("%s could not be trained: %s", config.algorithm, made.message)
@@ -425,22 +418,18 @@ class Searcher:
 class Clock(Callback):
     """Stops a run when the time is over."""
 
-    def __init__(self, deadline: float | None) -> None:
+    def __init__(self, deadline: float) -> None:
         self.deadline = deadline
 
     def advanced(self, updates: int, loss: float) -> None:
-        """Check the time between updates."""
-        self.check()
+        """Raise OutOfTimeError when the time is over, between updates."""
+        if time.perf_counter() >= self.deadline:
+            raise OutOfTimeError("the time was over before its end")
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         """Check the time between rounds."""
         if record["step"] > 0:
-            self.check()
-
-    def check(self) -> None:
-        """Raise OutOfTimeError when the time is over."""
-        if self.deadline is not None and time.perf_counter() >= self.deadline:
-            raise OutOfTimeError("the time was over before its end")
+            self.advanced(record["step"], 0.0)
 
 
 def announce_pixels(

@@ -106,25 +106,23 @@ def gather_evidence(
     Baselines are fitted to the rows that the model was trained on.
     """
     dataset = data.dataset
-    rows = reserved if len(reserved) else np.arange(dataset.n_examples)
-    if len(reserved):
-        features = dataset.features[reserved]
-        logits = model.predict_logits(features)
-        baselines = predict_baselines(model, trained.dataset, features, seed)
-    else:
-        logits = np.zeros(dataset.candidates.shape)
-        baselines = {}
-        for fold in fit_folds(data, model, seed=seed, entry=entry):
-            features = dataset.features[fold.left_out]
-            logits[fold.left_out] = fold.model.predict_logits(features)
-            said = predict_baselines(fold.model, data.take(fold.trained).repeated().dataset, features, seed)
-            for name, labels in said.items():
-                baselines.setdefault(name, np.zeros(len(rows), np.int64))[fold.left_out] = labels
+    rows, parts = reserved, iter([(model, trained, reserved)])
+    if not len(reserved):
+        rows = np.arange(dataset.n_examples)
+        folds = fit_folds(data, model, seed=seed, entry=entry)
+        parts = ((fold.model, data.take(fold.trained).repeated(), fold.left_out) for fold in folds)
+    logits = np.zeros(dataset.candidates.shape)
+    baselines: dict[str, NDArray[np.int64]] = {}
+    for own, learned, left_out in parts:
+        features = dataset.features[left_out]
+        logits[left_out] = own.predict_logits(features)
+        for name, labels in predict_baselines(own, learned.dataset, features, seed).items():
+            baselines.setdefault(name, np.zeros(dataset.n_examples, np.int64))[left_out] = labels
     units = number_units(dataset)
     return Evidence(
         rows,
-        logits,
-        baselines,
+        logits[rows],
+        {name: labels[rows] for name, labels in baselines.items()},
         dataset.candidates[rows],
         np.full(len(rows), -1) if truth is None else truth[rows],
         units[rows] if units.max() + 1 < len(units) else None,
@@ -191,15 +189,14 @@ def judge(evidence: Evidence, quality: Quality) -> Verdict:
     assert agreement is not None
     reasons = []
     verdict = DOUBTFUL
-    compared = f"its {measure} is {agreement}, that of the best guess ({best.name}) {best.agreement:.3f}"
+    words = {"CR": "covering rate (how often the prediction is a candidate)", "accuracy": "accuracy"}[measure]
+    compared = f"its {words} is {agreement}, that of the best guess ({best.name}) {best.agreement:.3f}"
     if min(each.advantage.low for each in guesses) <= 0:
         verdict = GUESSING
         reasons.append(compared)
     elif ahead:
         rival = min(ahead, key=lambda each: each.advantage.high)
-        reasons.append(
-            f"{rival.name} has a {measure} of {rival.agreement:.3f}, the model {agreement.value:.3f}"
-        )
+        reasons.append(f"its {words} is {agreement}, that of {rival.name} {rival.agreement:.3f}")
     if verdict == DOUBTFUL and measure == "CR":
         lowest = min((0.0 if each is None else each.low) for each in (quality.uniform, quality.confusable))
         if lowest <= 1 / n_classes:

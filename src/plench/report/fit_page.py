@@ -42,6 +42,7 @@ RANGES = {
     "uniform": "if distractors are uniform",
     "confusable": "if distractors are confusable",
     "truth": "measured with true labels",
+    "own_test": "measured on the data's own test set",
 }
 KINDS = {
     "misses": "set probably misses the truth",
@@ -242,7 +243,7 @@ def show_verdict(notes: Notes, data: Mapping[str, Any]) -> list[Node]:
     kept = f"{n_reserved:,} rows were reserved: not trained on and not used to choose." if n_reserved else ""
     nodes: list[Node] = [h("p.lead", f"Learned from {', '.join(filter(None, learned))}. {kept}")]
     if verdict is None:
-        why = "There is no verdict: no rows were reserved to compare the model with baselines."
+        why = "There is no verdict: the model was not compared with baselines on rows that it had not seen."
         return [*nodes, h("h2", "Verdict"), h("p.warning", why)]
     word = verdict["verdict"]
     kind = "p.big" if word == "good" else "p.big.wrong"
@@ -250,7 +251,7 @@ def show_verdict(notes: Notes, data: Mapping[str, Any]) -> list[Node]:
     nodes += [h("h2", "Verdict"), h(kind, word[:1].upper() + word[1:], h("small", f"{reasons}."))]
     if (notes.get("quality") or {}).get("source") == "cross-fitted":
         warning = (
-            "No guarantee holds: with so few rows none are reserved, and figures are those of five folds."
+            "No guarantee holds: with so few rows or groups none are reserved; figures are those of folds."
         )
         nodes.append(h("p.warning", warning))
     return nodes
@@ -533,7 +534,6 @@ def show_provenance(head: Mapping[str, Any]) -> list[Node]:
         "fingerprint": (notes.get("reserved") or {}).get("fingerprint") or data["fingerprint"],
         "trained on": f"{data['n_train']:,} rows, {head['updates']:,} updates",
         "seed": str(config["seed"]),
-        "command": notes.get("command"),
         "made": run["timings"]["written"],
         "versions": ", ".join(
             f"{name} {value}" for name, value in versions.items() if value not in (None, "")
