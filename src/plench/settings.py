@@ -22,7 +22,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from plench.errors import UsageError
 from plench.text import find_name, short_repr
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 # Of the protocol: raised whenever a change of ours alters the numbers that a configuration gives.
 PROTOCOL_VERSION = 1
 
