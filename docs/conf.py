@@ -25,7 +25,7 @@ html_show_sourcelink = False
 html_show_copyright = False
 html_show_search_summary = False  # browsers refuse to fetch pages of a folder for it
 autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
+autodoc_typehints = "none"  # the docstrings say types
 # scikit-learn adds the methods of its metadata routing, whose texts refer to its own pages.
 autodoc_default_options = {
     "members": True,
@@ -52,7 +52,7 @@ def visit_math(writer: Any, node: nodes.math) -> None:
 
 def visit_displaymath(writer: Any, node: nodes.math_block) -> None:
     """Write a formula on lines of its own."""
-    writer.body.append(f"<div class='math'>{render_math(node.astext(), block=True)}</div>")
+    writer.body.append(f"<div class='math' tabindex='0'>{render_math(node.astext(), block=True)}</div>")
     raise nodes.SkipNode
 
 

@@ -6,7 +6,7 @@ The pages of docs/ (index.md is the first), CONTRIBUTING.md, CHANGELOG.md and ex
 as they are; links between them are turned into links of the site, and one that leads nowhere is an error.
 Made from the code are the reference of the commands (from their parsers), of the functions (from docstrings)
 and a page for each dataset, criterion and network. Sphinx does the rest, with warnings as errors; what it
-wrote is then checked for dead links and for requests to other hosts.
+wrote is then checked for dead links, requests to other hosts and pictures without alternative text.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def toctree(pages: list[str], caption: str = "", *, hidden: bool = False) -> lis
 
 def write_commands(folder: Path) -> None:
     """Write the reference of the commands, from their parsers."""
-    os.environ["COLUMNS"] = "100"
+    os.environ["COLUMNS"] = "90"  # what fits the column of text
     lines = [
         "# Commands",
         "",
@@ -215,8 +215,8 @@ def write_datasets(folder: Path) -> None:
         facts["default steps"] = f"{card.default_steps:,}"
         facts["how to get it"] = source.obtain or "built in: nothing to download"
         table = [f"| {key} | {str(value).replace('|', '/')} |" for key, value in facts.items()]
-        train = f"plench train -a PRODEN -d {name}" + ("" if source.obtain is None else " --data_dir data")
-        get = [] if source.how != "download" else [f"    plench data download {name} --data_dir data"]
+        train = f"plench train -a PRODEN -d {name}" + ("" if source.obtain is None else " --data-dir data")
+        get = [] if source.how != "download" else [f"    plench data download {name} --data-dir data"]
         text = [f"# {name}", "", card.task, "", "| | |", "|---|---|", *table, "", *get, f"    {train}"]
         write_page(folder, f"datasets/{name}", text)
     write_page(folder, "datasets", [*lines, *toctree([f"datasets/{name}" for name in names], hidden=True)])
@@ -284,8 +284,27 @@ def append(path: Path, lines: list[str]) -> None:
     path.write_text(path.read_text(encoding="utf-8") + "\n".join(lines) + "\n", encoding="utf-8")
 
 
+def mend_markup(folder: Path) -> None:
+    """Make the theme's markup pass axe: levels of headings, names of landmarks, scrolling by keyboard."""
+    changes = {
+        '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+        '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
+        '<aside class="toc-drawer">': '<aside class="toc-drawer" aria-label="On this page">',
+        '<th class="head"><p></p></th>': "<td></td>",
+        "<pre>": '<pre tabindex="0">',
+        '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
+    }
+    for path in folder.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        if path.name == "search.html":
+            text = re.sub(r'<article role="main"[^>]*>', r"\g<0><h1>Search</h1>", text)
+        path.write_text(text, encoding="utf-8")
+
+
 def check_site(folder: Path) -> list[str]:
-    """Return what is wrong with the site that was written: dead links, and requests to other hosts."""
+    """Return what is wrong with the site: dead links, requests to other hosts, pictures without a text."""
     wrong = []
     pages = {path: path.read_text(encoding="utf-8") for path in folder.rglob("*.html")}
     anchors = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
@@ -295,6 +314,9 @@ def check_site(folder: Path) -> list[str]:
             r'<(?:script|img|link|iframe)\b[^>]*?(?:src|href)="(https?:)?//[^"]*"', text
         ):
             wrong.append(f"{shown} loads something from another host ({loaded})")
+        for picture in re.findall(r"<img\b[^>]*>", text):
+            if not re.search(r'\balt="[^"]*\w[^"]*"', picture):
+                wrong.append(f"{shown} has a picture without alternative text: {picture}")
         for link in map(unescape, re.findall(r'(?:href|src)="([^"]+)"', text)):
             if re.match(r"[a-z]+:|//", link) or link == "#":
                 continue
@@ -324,6 +346,7 @@ def build(output: Path) -> int:
     add_lists(source)
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", str(ROOT / "docs")]
     code = subprocess.run([*command, str(source), str(html)], check=False).returncode
+    mend_markup(html)
     wrong = check_site(html) if code == 0 else []
     print(*wrong, sep="\n", file=sys.stderr, end="\n" if wrong else "")
     if code == 0 and not wrong:
