@@ -154,7 +154,7 @@ class Settings:
     imbalance: float | None = declare(
         None,
         "make the training split long-tailed: class k keeps R^(-k/(K-1)) of the first class's number "
-        "(default: not)",
+        "(default: off)",
         cell="imbalance",
         group="split",
         metavar="R",
