@@ -33,6 +33,38 @@ from plench.networks import networks
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 OWN = ("CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
+# Terms that are linked to the glossary where a page first uses them, by the first word of their row there.
+TERMS = {
+    "candidates": r"[Cc]andidates?(?: sets?| labels?)?",
+    "complementary-label": r"[Cc]omplementary labels?",
+    "configuration": r"configurations?",
+    "split": r"splits",
+    "seed": r"trial seed",
+    "run": r"(?<=\b[Aa] )run|(?<=\bof )runs|(?<=[Ee]ach )run|(?<=[Ee]very )run|(?<=[Ss]ingle )runs?",
+    "round": r"rounds",
+    "record": r"[Rr]ecords",
+    "checkpoint": r"checkpoints?",
+    "criterion": r"criterion|[Cc]riteria",
+    "CR": r"CR|[Cc]overing rate",
+    "AA": r"AA|[Aa]pproximated accuracy",
+    "OA": r"OA(?! w/)|[Oo]racle accuracy",
+    "suite": r"(?<![Tt]est )suites?",
+    "engine": r"[Ee]ngines?",
+    "fingerprint": r"[Ff]ingerprints?",
+    "diverged": r"[Dd]iverged",
+    "noise": r"noise rate",
+    "distractor": r"[Dd]istractors?",
+    "reserved": r"[Rr]eserved rows",
+    "regret": r"[Rr]egret",
+    "stack": r"[Ss]tacks?",
+    "departure": r"[Dd]epartures?",
+}
+# What is not prose: code, headings, tables, comments, formulas, links, markup.
+NOT_PROSE = re.compile(
+    r"```.*?```|^ {4,}[^\n]*|^[#|][^\n]*|<!--.*?-->"
+    r"|\$\$.*?\$\$|\$[^$]+\$|`[^`]+`|\[[^\]]*\]\([^)]*\)|<[^>\n]+>",
+    re.DOTALL | re.MULTILINE,
+)
 # The order of the first page's list; what is not named here follows by name.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Get started": ("start", "which-algorithm", "faq", "glossary"),
@@ -133,6 +165,28 @@ def turn_links(text: str, source: Path, target: str) -> str:
     return LINK.sub(turn, text)
 
 
+def link_terms(text: str, target: str) -> str:
+    """Return a page with the first use of each term in its prose linked to the glossary."""
+    glossary = os.path.relpath("glossary.html", Path(target).parent)
+    for name, pattern in TERMS.items():
+        if re.search(rf"\[[^\]]*(?:{pattern})[^\]]*\]\([./]*glossary\.md\)", text):
+            continue
+        prose = NOT_PROSE.sub(lambda found: " " * len(found[0]), text)
+        found = re.search(rf"(?<![\w-])(?:{pattern})(?![\w-])", prose)
+        if found:
+            start, end = found.span()
+            link = f'<a class="term" href="{glossary}#term-{name}">{found[0]}</a>'
+            text = text[:start] + link + text[end:]
+    return text
+
+
+def mark_terms(text: str) -> str:
+    """Return the glossary with an anchor in each row."""
+    return re.sub(
+        r"^\| (?!word |-|OA w)(([\w-]+)[^|]*)", r'| <span id="term-\2"></span>\1', text, flags=re.MULTILINE
+    )
+
+
 def copy_pages(folder: Path) -> None:
     """Put the repository's Markdown and pictures into the folder that the site is made from."""
     pages = [*(ROOT / name for name in OWN), *(ROOT / "docs").rglob("*.md")]
@@ -147,6 +201,10 @@ def copy_pages(folder: Path) -> None:
             shutil.copyfile(path, place)
             continue
         text = turn_links(path.read_text(encoding="utf-8"), path, target)
+        if target == "glossary.md":
+            text = mark_terms(text)
+        elif target not in OWN:
+            text = link_terms(text, target)
         text = text.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")  # one figure, one line
         place.write_text(text, encoding="utf-8")
 

@@ -65,7 +65,7 @@ WITH_NOISE_RATE = {
 # When a method is worth a try, by what was measured (docs/which-algorithm.md).
 WHEN_FAMILY = {
     "vanilla PLL": "Candidate sets that contain the true label.",
-    "vanilla CLL": "Complementary labels. Other candidate sets only as far as its assumption on their origin holds.",
+    "vanilla CLL": "Complementary labels; other candidate sets only if they arise as it assumes.",
     "holistic PLL": "Images, where its views differ, if you have time for its additional passes.",
     "noisy PLL": "Candidate sets that often miss the true label, if you can estimate how often.",
     "classical": "Few examples, or a quick and strong baseline without a network.",
@@ -140,8 +140,8 @@ def render_public_code(entries: list[AlgorithmEntry]) -> str:
         WRITTEN_BY.format(source="docs/results/defects.md"),
         "# What the public code gets wrong",
         "The public benchmark's code has faults that affect figures of the paper. plench implements every "
-        "algorithm from its specification and checks it against number vectors; the page of an algorithm lists "
-        "all departures. `plench results compare-paper` marks the figures that are affected.",
+        "algorithm from its specification and checks it against number vectors; the page of an algorithm "
+        "lists all departures. `plench results compare-paper` marks the figures that are affected.",
     ]
     for entry in found:
         card = entry.card
