@@ -267,17 +267,24 @@ def write_datasets(folder: Path) -> None:
             f"| [{name}](datasets/{name}.md) | {card.kind} | {shown[0]} | {shown[1]} | {card.task} |"
         )
         facts = {
-            key.replace("_", " "): value for key, value in row.items() if key != "name" and value is not None
+            key.replace("_", " "): value
+            for key, value in row.items()
+            if key not in ("name", "task", "steps") and value is not None
         }
         facts |= {"source": card.source, "terms": card.terms, "reference": card.citation}
-        facts["default steps"] = f"{card.default_steps:,}"
+        facts["steps"] = f"{card.default_steps:,}"
         facts["how to get it"] = source.obtain or "built in: nothing to download"
-        table = [f"| {key} | {str(value).replace('|', '/')} |" for key, value in facts.items()]
+        table = [f"| {key} | {break_long(str(value).replace('|', '/'))} |" for key, value in facts.items()]
         train = f"plench train -a PRODEN -d {name}" + ("" if source.obtain is None else " --data-dir data")
         get = [] if source.how != "download" else [f"    plench data download {name} --data-dir data"]
         text = [f"# {name}", "", card.task, "", "| | |", "|---|---|", *table, "", *get, f"    {train}"]
         write_page(folder, f"datasets/{name}", text)
     write_page(folder, "datasets", [*lines, *toctree([f"datasets/{name}" for name in names], hidden=True)])
+
+
+def break_long(text: str) -> str:
+    """Return a text whose hashes and addresses a browser may break, so that tables fit."""
+    return re.sub(r"\w{16}(?=\w)|(?<=\w)/(?=\w)", r"\g<0><wbr>", text)
 
 
 def write_criteria(folder: Path) -> None:
