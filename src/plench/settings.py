@@ -4,7 +4,7 @@ Also here: the versions of plench and of the protocol, and how seeds are hashed.
 
 Everything else that knows settings is derived from `Settings`: what a run is (`RunConfig`), the grids of a
 sweep and their files, the flags of commands, the keywords of `plench.train` and `plench.sweep`, what a cell
-of a table stands for, and the table of options in docs/runs.md. A new setting is one field here, and is
+of a table stands for, and the table in docs/settings.md. A new setting is one field here, and is
 read where it acts.
 """
 
@@ -281,7 +281,7 @@ def describe_cell(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def format_table() -> str:
-    """Return the table of settings in Markdown, for docs/runs.md."""
+    """Return the table of settings in Markdown, for docs/settings.md."""
     lines = ["| setting | values | default | meaning | affects results |", "|---|---|---|---|---|"]
     for setting in declared().values():
         meaning, _, stated = setting.help.partition(" (default: ")
