@@ -110,7 +110,7 @@ def train(
         Further observers, such as experiment trackers (docs/callbacks.md): objects, classes, or
         `path/to/file.py:NAME`.
     **settings
-        The settings of docs/settings.md, which are also the flags of `plench train`: `steps`, `trial_seed`, ….
+        The settings of docs/settings.md, which are also flags of `plench train`: `steps`, `trial_seed`, ….
         `more_criteria` may be a `Criterion` or a list of them.
 
     Returns
