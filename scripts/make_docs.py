@@ -227,7 +227,7 @@ def write_commands(folder: Path) -> None:
     """Write the reference of the commands, from their parsers."""
     os.environ["COLUMNS"] = "90"  # what fits the column of text
     lines = [
-        "# Commands",
+        "# Command line",
         "",
         "Made from the commands themselves: `plench COMMAND --help` prints the same.",
         "",
@@ -240,7 +240,7 @@ def write_commands(folder: Path) -> None:
 
 def write_functions(folder: Path) -> None:
     """Write the reference of `import plench`, from docstrings."""
-    lines = ["# Python", "", "What `import plench` offers, and what authors of algorithms use.", ""]
+    lines = ["# Python API", "", "What `import plench` offers, and what authors of algorithms use.", ""]
     for name in sorted(plench.__all__):
         value = getattr(plench, name)
         if inspect.ismodule(value) or not (inspect.isfunction(value) or inspect.isclass(value)):
