@@ -140,7 +140,7 @@ def render_public_code(entries: list[AlgorithmEntry]) -> str:
         WRITTEN_BY.format(source="docs/results/defects.md"),
         "# What the public code gets wrong",
         "The public benchmark's code has faults that affect figures of the paper. plench implements every "
-        "algorithm from its specification and checks it against number vectors; the page of an algorithm "
+        "algorithm from its specification and tests it against reference values; the page of an algorithm "
         "lists all departures. `plench results compare-paper` marks the figures that are affected.",
     ]
     for entry in found:
