@@ -483,6 +483,8 @@ def test_no_algorithm_stands_left_of_its_own_baseline():
 
 
 def test_memory_is_drawn_beyond_the_least():
+    odd = [StepCost("CC", "Lost", 1.0, None, 302.0364), StepCost("NN", "Lost", 2.0, None, 310.5)]
+    assert "beyond the least of all, 302 MB" in " ".join(words_of(draw_costs(odd)).split())
     figure = draw_costs(COSTS)
     assert sorted(bar.get_width() for bar in figure.axes[1].patches) == pytest.approx(range(len(MANY)))
     assert figure.axes[0].get_xscale() == "log"
