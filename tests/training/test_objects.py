@@ -148,6 +148,7 @@ def test_a_sweep_of_a_notebooks_parts(tmp_path) -> None:
     options |= {"hparams": {"model": cells["WIDE"]}, "more_criteria": [cells["PEAK"]]}
     swept = plench.sweep([cells["Own"], "CC"], cells["PEAS"], tmp_path, **options)
     assert swept.exit_code == 0
+    assert repr(swept) == "<SweepOutcome of 2 runs: done 2>"  # what a notebook shows of any number of runs
     assert plench.sweep([cells["Own"], "CC"], cells["PEAS"], tmp_path, **options).exit_code == 0
     rows = plench.results(tmp_path).cells()
     assert {row["algorithm"].split("@")[0] for row in rows} == {"Own", "CC"}
