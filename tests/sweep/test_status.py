@@ -293,4 +293,6 @@ def test_rates_and_the_time_left(tmp_path: Path) -> None:
     left = [RunState(run, "running"), RunState(run, "missing")]
     assert measure_rates([*fitted, *left], now)["seconds_left"] is None
     trained = ended(40, 30, 600.0, plan_one("PRODEN"))  # but those of another network do
-    assert measure_rates([*fitted, trained, *left], now)["seconds_left"] == pytest.approx(1200 / (1200 / 2400))
+    assert measure_rates([*fitted, trained, *left], now)["seconds_left"] == pytest.approx(
+        1200 / (1200 / 2400)
+    )

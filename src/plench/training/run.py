@@ -195,7 +195,9 @@ class Observers(Callback):
             try:
                 getattr(callback, event, lambda *_: None)(*arguments)
             except Exception as error:
-                text = f"{type(callback).__name__}.{event} raised {error!r}; this callback is not called again"
+                text = (
+                    f"{type(callback).__name__}.{event} raised {error!r}; this callback is not called again"
+                )
                 logger.warning("%s", text, exc_info=error)
                 self.errors.append(text)
                 self.callbacks.remove(callback)
