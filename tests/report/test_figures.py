@@ -519,16 +519,16 @@ def test_pareto_is_over_the_datasets_that_were_measured_and_scales_by_the_bulk(m
 
 
 def test_names_of_points_in_one_line_do_not_touch():
-    figure = new_figure(3.3, 2.0)
-    axes = figure.add_subplot()
-    places = [0.2 * i for i in range(6)]
-    axes.scatter(places, [1.0] * 6)
-    name_points(axes, places, [1.0] * 6, [f"NAME_{i}" for i in range(6)])
-    boxes = [Text.get_window_extent(text) for text in axes.texts]
-    for one, other in combinations(boxes, 2):
-        apart = max(one.x0, other.x0) - min(one.x1, other.x1)
-        over = min(one.y1, other.y1) > max(one.y0, other.y0) + 1
-        assert not over or apart >= 3, (one, other)
+    xs, ys = np.random.default_rng(0).random((2, 20))
+    with figure_style():
+        figure = new_figure(3.3, 2.0)
+        axes = figure.add_subplot()
+        axes.scatter(xs, ys)
+        name_points(axes, xs, ys, [f"NAME_{i}" for i in range(20)])
+        boxes = [box for text, box in visible_texts(figure) if text.startswith("NAME")]
+    pairs = combinations(boxes, 2)
+    beside = [(one, other) for one, other in pairs if min(one.y1, other.y1) > max(one.y0, other.y0) + 1]
+    assert min(max(one.x0, other.x0) - min(one.x1, other.x1) for one, other in beside) > 4  # pixels
 
 
 def test_pareto_leaves_out_what_does_not_compare_and_names_it(gapped_board):
