@@ -92,7 +92,7 @@ class SweepCallback:
 class Tally(SweepCallback):
     """Counts ended and running runs, and estimates rate and time left.
 
-    Updates are counted by `Likeness`, since a round of a fitted method is no step, and weighted by `Paces`.
+    Updates are counted by `Likeness` and weighted by `Paces`: a round of a fitted method is not like a step.
     """
 
     def __init__(self) -> None:
