@@ -23,7 +23,7 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 demo: $(READY)
-	$(BIN)/plench demo --output_dir demo-results
+	$(BIN)/plench demo --output-dir demo-results
 
 test: lint
 	$(BIN)/python -m pytest -n 2

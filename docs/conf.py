@@ -19,13 +19,15 @@ myst_heading_anchors = 4
 myst_enable_extensions = ["dollarmath"]
 html_math_renderer = "mathml"  # browsers show it by themselves, without a script from another host
 html_theme = "furo"  # light and dark, without a request to another host
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_title = f"plench {__version__}"
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
 html_show_search_summary = False  # browsers refuse to fetch pages of a folder for it
 autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
+autodoc_typehints = "none"  # the docstrings say types
 # scikit-learn adds the methods of its metadata routing, whose texts refer to its own pages.
 autodoc_default_options = {
     "members": True,
@@ -52,7 +54,7 @@ def visit_math(writer: Any, node: nodes.math) -> None:
 
 def visit_displaymath(writer: Any, node: nodes.math_block) -> None:
     """Write a formula on lines of its own."""
-    writer.body.append(f"<div class='math'>{render_math(node.astext(), block=True)}</div>")
+    writer.body.append(f"<div class='math' tabindex='0'>{render_math(node.astext(), block=True)}</div>")
     raise nodes.SkipNode
 
 

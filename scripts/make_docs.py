@@ -6,7 +6,7 @@ The pages of docs/ (index.md is the first), CONTRIBUTING.md, CHANGELOG.md and ex
 as they are; links between them are turned into links of the site, and one that leads nowhere is an error.
 Made from the code are the reference of the commands (from their parsers), of the functions (from docstrings)
 and a page for each dataset, criterion and network. Sphinx does the rest, with warnings as errors; what it
-wrote is then checked for dead links and for requests to other hosts.
+wrote is then checked for dead links, requests to other hosts and pictures without alternative text.
 """
 
 from __future__ import annotations
@@ -33,6 +33,38 @@ from plench.networks import networks
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 OWN = ("CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
+# Terms that are linked to the glossary where a page first uses them, by the first word of their row there.
+TERMS = {
+    "candidates": r"[Cc]andidates?(?: sets?| labels?)?",
+    "complementary-label": r"[Cc]omplementary labels?",
+    "configuration": r"configurations?",
+    "split": r"splits",
+    "seed": r"trial seed",
+    "run": r"(?<=\b[Aa] )run|(?<=\bof )runs|(?<=[Ee]ach )run|(?<=[Ee]very )run|(?<=[Ss]ingle )runs?",
+    "round": r"rounds",
+    "record": r"[Rr]ecords",
+    "checkpoint": r"checkpoints?",
+    "criterion": r"criterion|[Cc]riteria",
+    "CR": r"CR|[Cc]overing rate",
+    "AA": r"AA|[Aa]pproximated accuracy",
+    "OA": r"OA(?! w/)|[Oo]racle accuracy",
+    "suite": r"(?<![Tt]est )suites?",
+    "engine": r"[Ee]ngines?",
+    "fingerprint": r"[Ff]ingerprints?",
+    "diverged": r"[Dd]iverged",
+    "noise": r"noise rate",
+    "distractor": r"[Dd]istractors?",
+    "reserved": r"[Rr]eserved rows",
+    "regret": r"[Rr]egret",
+    "stack": r"[Ss]tacks?",
+    "departure": r"[Dd]epartures?",
+}
+# What is not prose: code, headings, tables, comments, formulas, links, markup.
+NOT_PROSE = re.compile(
+    r"```.*?```|^ {4,}[^\n]*|^[#|][^\n]*|<!--.*?-->"
+    r"|\$\$.*?\$\$|\$[^$]+\$|`[^`]+`|\[[^\]]*\]\([^)]*\)|<[^>\n]+>",
+    re.DOTALL | re.MULTILINE,
+)
 # The order of the first page's list; what is not named here follows by name.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "Get started": ("start", "which-algorithm", "faq", "glossary"),
@@ -133,6 +165,28 @@ def turn_links(text: str, source: Path, target: str) -> str:
     return LINK.sub(turn, text)
 
 
+def link_terms(text: str, target: str) -> str:
+    """Return a page with the first use of each term in its prose linked to the glossary."""
+    glossary = os.path.relpath("glossary.html", Path(target).parent)
+    for name, pattern in TERMS.items():
+        if re.search(rf"\[[^\]]*(?:{pattern})[^\]]*\]\([./]*glossary\.md\)", text):
+            continue
+        prose = NOT_PROSE.sub(lambda found: " " * len(found[0]), text)
+        found = re.search(rf"(?<![\w-])(?:{pattern})(?![\w-])", prose)
+        if found:
+            start, end = found.span()
+            link = f'<a class="term" href="{glossary}#term-{name}">{found[0]}</a>'
+            text = text[:start] + link + text[end:]
+    return text
+
+
+def mark_terms(text: str) -> str:
+    """Return the glossary with an anchor in each row."""
+    return re.sub(
+        r"^\| (?!word |-|OA w)(([\w-]+)[^|]*)", r'| <span id="term-\2"></span>\1', text, flags=re.MULTILINE
+    )
+
+
 def copy_pages(folder: Path) -> None:
     """Put the repository's Markdown and pictures into the folder that the site is made from."""
     pages = [*(ROOT / name for name in OWN), *(ROOT / "docs").rglob("*.md")]
@@ -147,6 +201,10 @@ def copy_pages(folder: Path) -> None:
             shutil.copyfile(path, place)
             continue
         text = turn_links(path.read_text(encoding="utf-8"), path, target)
+        if target == "glossary.md":
+            text = mark_terms(text)
+        elif target not in OWN:
+            text = link_terms(text, target)
         text = text.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")  # one figure, one line
         place.write_text(text, encoding="utf-8")
 
@@ -167,9 +225,9 @@ def toctree(pages: list[str], caption: str = "", *, hidden: bool = False) -> lis
 
 def write_commands(folder: Path) -> None:
     """Write the reference of the commands, from their parsers."""
-    os.environ["COLUMNS"] = "100"
+    os.environ["COLUMNS"] = "90"  # what fits the column of text
     lines = [
-        "# Commands",
+        "# Command line",
         "",
         "Made from the commands themselves: `plench COMMAND --help` prints the same.",
         "",
@@ -182,7 +240,7 @@ def write_commands(folder: Path) -> None:
 
 def write_functions(folder: Path) -> None:
     """Write the reference of `import plench`, from docstrings."""
-    lines = ["# Python", "", "What `import plench` offers, and what authors of algorithms use.", ""]
+    lines = ["# Python API", "", "What `import plench` offers, and what authors of algorithms use.", ""]
     for name in sorted(plench.__all__):
         value = getattr(plench, name)
         if inspect.ismodule(value) or not (inspect.isfunction(value) or inspect.isclass(value)):
@@ -209,17 +267,24 @@ def write_datasets(folder: Path) -> None:
             f"| [{name}](datasets/{name}.md) | {card.kind} | {shown[0]} | {shown[1]} | {card.task} |"
         )
         facts = {
-            key.replace("_", " "): value for key, value in row.items() if key != "name" and value is not None
+            key.replace("_", " "): value
+            for key, value in row.items()
+            if key not in ("name", "task", "steps") and value is not None
         }
         facts |= {"source": card.source, "terms": card.terms, "reference": card.citation}
-        facts["default steps"] = f"{card.default_steps:,}"
+        facts["steps"] = f"{card.default_steps:,}"
         facts["how to get it"] = source.obtain or "built in: nothing to download"
-        table = [f"| {key} | {str(value).replace('|', '/')} |" for key, value in facts.items()]
-        train = f"plench train -a PRODEN -d {name}" + ("" if source.obtain is None else " --data_dir data")
-        get = [] if source.how != "download" else [f"    plench data download {name} --data_dir data"]
+        table = [f"| {key} | {break_long(str(value).replace('|', '/'))} |" for key, value in facts.items()]
+        train = f"plench train -a PRODEN -d {name}" + ("" if source.obtain is None else " --data-dir data")
+        get = [] if source.how != "download" else [f"    plench data download {name} --data-dir data"]
         text = [f"# {name}", "", card.task, "", "| | |", "|---|---|", *table, "", *get, f"    {train}"]
         write_page(folder, f"datasets/{name}", text)
     write_page(folder, "datasets", [*lines, *toctree([f"datasets/{name}" for name in names], hidden=True)])
+
+
+def break_long(text: str) -> str:
+    """Return a text whose hashes and addresses a browser may break, so that tables fit."""
+    return re.sub(r"\w{16}(?=\w)|(?<=\w)/(?=\w)", r"\g<0><wbr>", text)
 
 
 def write_criteria(folder: Path) -> None:
@@ -284,8 +349,27 @@ def append(path: Path, lines: list[str]) -> None:
     path.write_text(path.read_text(encoding="utf-8") + "\n".join(lines) + "\n", encoding="utf-8")
 
 
+def mend_markup(folder: Path) -> None:
+    """Make the theme's markup pass axe: levels of headings, names of landmarks, scrolling by keyboard."""
+    changes = {
+        '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+        '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="All pages">',
+        '<aside class="toc-drawer">': '<aside class="toc-drawer" aria-label="On this page">',
+        '<th class="head"><p></p></th>': "<td></td>",
+        "<pre>": '<pre tabindex="0">',
+        '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
+    }
+    for path in folder.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        if path.name == "search.html":
+            text = re.sub(r'<article role="main"[^>]*>', r"\g<0><h1>Search</h1>", text)
+        path.write_text(text, encoding="utf-8")
+
+
 def check_site(folder: Path) -> list[str]:
-    """Return what is wrong with the site that was written: dead links, and requests to other hosts."""
+    """Return what is wrong with the site: dead links, requests to other hosts, pictures without a text."""
     wrong = []
     pages = {path: path.read_text(encoding="utf-8") for path in folder.rglob("*.html")}
     anchors = {path: set(re.findall(r'\bid="([^"]+)"', text)) for path, text in pages.items()}
@@ -295,6 +379,9 @@ def check_site(folder: Path) -> list[str]:
             r'<(?:script|img|link|iframe)\b[^>]*?(?:src|href)="(https?:)?//[^"]*"', text
         ):
             wrong.append(f"{shown} loads something from another host ({loaded})")
+        for picture in re.findall(r"<img\b[^>]*>", text):
+            if not re.search(r'\balt="[^"]*\w[^"]*"', picture):
+                wrong.append(f"{shown} has a picture without alternative text: {picture}")
         for link in map(unescape, re.findall(r'(?:href|src)="([^"]+)"', text)):
             if re.match(r"[a-z]+:|//", link) or link == "#":
                 continue
@@ -324,6 +411,7 @@ def build(output: Path) -> int:
     add_lists(source)
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-c", str(ROOT / "docs")]
     code = subprocess.run([*command, str(source), str(html)], check=False).returncode
+    mend_markup(html)
     wrong = check_site(html) if code == 0 else []
     print(*wrong, sep="\n", file=sys.stderr, end="\n" if wrong else "")
     if code == 0 and not wrong:

@@ -64,19 +64,19 @@ WITH_NOISE_RATE = {
 
 # When a method is worth a try, by what was measured (docs/which-algorithm.md).
 WHEN_FAMILY = {
-    "vanilla PLL": "Candidate sets that hold the true label.",
-    "vanilla CLL": "Complementary labels; on candidate sets as good as its assumption on their origin.",
-    "holistic PLL": "Images, where its views differ, and time for its further passes.",
-    "noisy PLL": "Candidate sets that often lack the true label, with an estimate of how often.",
+    "vanilla PLL": "Candidate sets that contain the true label.",
+    "vanilla CLL": "Complementary labels; other candidate sets only if they arise as it assumes.",
+    "holistic PLL": "Images, where its views differ, if you have time for its additional passes.",
+    "noisy PLL": "Candidate sets that often miss the true label, if you can estimate how often.",
     "classical": "Few examples, or a quick and strong baseline without a network.",
     "third party": "",
 }
 WHEN = {
-    "PRODEN": "The first method to try: the best vanilla one or within a point of it, and cheap.",
+    "PRODEN": "The first method to try: it is cheap, and the best vanilla method or within a point of it.",
     "LR_EM": "The first classical method to try: ahead of all networks on Lost.",
     "GA": "Complementary labels drawn uniformly, and nowhere else: on real candidate sets it fails.",
     "NN": "Complementary labels drawn uniformly: on real candidate sets it lags far behind.",
-    "RECORDS": "Long-tailed training data and a balanced test: it takes the class prior out.",
+    "RECORDS": "Long-tailed training data and a balanced test: it removes the effect of the class prior.",
     "GFWS": "Tabular data, if twice PRODEN's step is affordable: ahead of it on three of four tables. "
     "Long-tailed training data: far ahead on the rare classes in our one split.",
     "VIPLL": "Small tables and long runs: after 2,000 steps, a third of them pre-training, ahead of PRODEN "
@@ -139,10 +139,9 @@ def render_public_code(entries: list[AlgorithmEntry]) -> str:
     parts = [
         WRITTEN_BY.format(source="docs/results/defects.md"),
         "# What the public code gets wrong",
-        "Faults of the public benchmark's code that the paper's published figures carry, algorithm by "
-        "algorithm, as the algorithms' cards have them. Ours are written by specification and checked "
-        "against number vectors; each page lists all departures. `plench results compare-paper` marks the "
-        "figures of the paper that these faults concern.",
+        "The public benchmark's code has faults that affect figures of the paper. plench implements every "
+        "algorithm from its specification and tests it against reference values; the page of an algorithm "
+        "lists all departures. `plench results compare-paper` marks the figures that are affected.",
     ]
     for entry in found:
         card = entry.card
@@ -151,8 +150,12 @@ def render_public_code(entries: list[AlgorithmEntry]) -> str:
         parts += [f"## {entry.name}", f"{text}{where}. [Its page](algorithms/{entry.name}.md)."]
         for row in rows:
             if row[0] == entry.name:
-                facts = [f"{name}: {value}" for name, value in zip(columns[1:], row[1:], strict=True)]
-                parts.append("Measured: " + "; ".join(facts) + ".")
+                facts = dict(zip(columns, row, strict=True))
+                changes = [
+                    f"from {facts[f'ours, {data}']} to {facts[f'with the defect, {data}']} on {data}"
+                    for data in ("noisy digits", "MSRCv2")
+                ]
+                parts.append(f"In percent, the fault changes test accuracy {' and '.join(changes)}.")
     parts += [
         "## Criteria",
         *(
@@ -161,9 +164,9 @@ def render_public_code(entries: list[AlgorithmEntry]) -> str:
             if criterion.public_defect
         ),
         "## How it was measured",
-        "Each algorithm compared with itself with the fault put in, all else equal; three splits, percent of "
-        "the test split: [results/defects.md](results/defects.md). A fault that helps on some data is still "
-        "a fault: the figures are then those of another method.",
+        "Each algorithm was compared with itself with the fault put in, on three splits "
+        "([results/defects.md](results/defects.md)). A fault that helps on some data is still a fault: the "
+        "figures are then those of another method.",
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -110,7 +110,7 @@ def train(
         Further observers, such as experiment trackers (docs/callbacks.md): objects, classes, or
         `path/to/file.py:NAME`.
     **settings
-        The settings of docs/runs.md, which are also the flags of `plench train`: `steps`, `trial_seed`, ….
+        The settings of docs/settings.md, which are also flags of `plench train`: `steps`, `trial_seed`, ….
         `more_criteria` may be a `Criterion` or a list of them.
 
     Returns
@@ -262,7 +262,7 @@ def sweep(
     n_hparams, n_hparams_from : int, default 20 and 0
         Configurations `n_hparams_from` … `n_hparams` − 1; 0 has all hyperparameters at their defaults.
     n_trials, n_trials_from : int, default None and 0
-        Splits `n_trials_from` … `n_trials` − 1. None stands for 5 on tabular data and 3 on images.
+        Splits `n_trials_from` … `n_trials` − 1. By default 5 on tabular data and 3 on images.
     hparams : mapping, optional
         Hyperparameters to set in every configuration.
     data_dir : str or path, optional
@@ -282,7 +282,7 @@ def sweep(
     callbacks : sequence of classes, optional
         Observers of the runs (docs/callbacks.md): every run has an instance of each, in its own process.
     **settings
-        The settings of docs/runs.md that hold for all runs: `steps`, `device`, ….
+        The settings of docs/settings.md that hold for all runs: `steps`, `device`, ….
 
     Returns
     -------
@@ -315,7 +315,7 @@ def sweep(
         ]
     except NotSelfContainedError as error:
         raise UsageError(
-            f"a sweep runs in other processes, which need the source of what it is given: {error}. Let it "
+            f"a sweep runs in other processes, which need the source of its arguments: {error}. Let it "
             "use only functions, classes, imports and plain values of the top level, or write it to a file "
             "and name it as path/to/file.py:NAME"
         ) from error
@@ -374,7 +374,7 @@ def results(folders: str | Path | Iterable[str | Path], **filters: Any) -> Resul
 
 
 def collect(folders: str | Path | Iterable[str | Path], *, by: str = "dataset", **filters: Any) -> Tables:
-    """Select by every criterion and return the tables, which show themselves in a notebook.
+    """Select by every criterion and return the tables, which a notebook displays.
 
     Parameters
     ----------

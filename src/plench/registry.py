@@ -410,7 +410,7 @@ class SourceText:
         """Make a name stand for a value."""
         if name in self.bound:
             if self.bound[name] is not value:
-                raise NotSelfContainedError(f"{name} stands for two things; was it defined again?")
+                raise NotSelfContainedError(f"{name} has two definitions; was it defined again?")
             return
         self.bound[name] = value
         home = sys.modules.get(getattr(value, "__module__", None) or "")

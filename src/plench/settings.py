@@ -4,7 +4,7 @@ Also here: the versions of plench and of the protocol, and how seeds are hashed.
 
 Everything else that knows settings is derived from `Settings`: what a run is (`RunConfig`), the grids of a
 sweep and their files, the flags of commands, the keywords of `plench.train` and `plench.sweep`, what a cell
-of a table stands for, and the table of options in docs/runs.md. A new setting is one field here, and is
+of a table stands for, and the table in docs/settings.md. A new setting is one field here, and is
 read where it acts.
 """
 
@@ -22,7 +22,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from plench.errors import UsageError
 from plench.text import find_name, short_repr
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 # Of the protocol: raised whenever a change of ours alters the numbers that a configuration gives.
 PROTOCOL_VERSION = 1
 
@@ -154,7 +154,7 @@ class Settings:
     imbalance: float | None = declare(
         None,
         "make the training split long-tailed: class k keeps R^(-k/(K-1)) of the first class's number "
-        "(default: not)",
+        "(default: off)",
         cell="imbalance",
         group="split",
         metavar="R",
@@ -281,7 +281,7 @@ def describe_cell(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def format_table() -> str:
-    """Return the table of settings in Markdown, for docs/runs.md."""
+    """Return the table of settings in Markdown, for docs/settings.md."""
     lines = ["| setting | values | default | meaning | affects results |", "|---|---|---|---|---|"]
     for setting in declared().values():
         meaning, _, stated = setting.help.partition(" (default: ")

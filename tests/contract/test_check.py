@@ -135,6 +135,16 @@ def in_place_sets(self: Algorithm, logits: Tensor, batch: Batch) -> Tensor:
     return Sound.loss(self, logits, batch)
 
 
+def in_place_before_the_pass(self: Algorithm, logits: Tensor, batch: Batch) -> Tensor:
+    batch.weak.add_(0.1)  # the network's backward pass needs the old values
+    return Sound.loss(self, logits, batch)
+
+
+def count_afresh(self: Algorithm, candidates: Tensor) -> None:
+    Sound.setup(self, candidates)
+    COUNTED.clear()
+
+
 COUNTED: list[int] = []
 
 
@@ -163,7 +173,14 @@ def counted_outside(self: Algorithm, logits: Tensor, batch: Batch) -> Tensor:
             {"loss": lambda self, logits, _: logits.sum() * self.hparams["heat"]},
             "declared: @register(…, hyperparameters=",
         ),
+        ("trains_and_predicts", {"update": lambda *_: {"loss": torch.ones(9)}}, "tensor of shape (9,)"),
+        ("trains_and_predicts", {"loss": in_place_before_the_pass}, "must not be changed: write to a clone"),
         ("repeats_with_the_same_seed", {"loss": counted_outside}, "test_check.COUNTED changes in a run"),
+        (
+            "resumes_exactly",
+            {"loss": counted_outside, "setup": count_afresh},
+            "Changed outside the object: tests.contract.test_check.COUNTED",
+        ),
     ],
 )
 def test_a_message_names_the_mistake(check: str, methods: dict[str, Any], words: str) -> None:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from plench.cli import COMMANDS
-from tests.conftest import ROOT
+from tests.conftest import PARTS, ROOT
 
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
 ARCHITECTURE = "\n".join(
@@ -89,3 +89,9 @@ def test_the_page_for_developers_names_every_benchmark_and_folder_of_tests():
     assert [name for name in sorted(scripts) if f"`{name}`" not in page] == []
     folders = [path.name for path in (ROOT / "tests").iterdir() if list(path.glob("test_*.py"))]
     assert [name for name in folders if f"`{name}`" not in page] == []
+
+
+def test_the_page_for_developers_names_every_part_that_tests_may_need():
+    page = (ROOT / "docs" / "develop.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith("| `PLENCH_REQUIRE` |"))
+    assert ", ".join(f"`{part}`" for part in PARTS) in row

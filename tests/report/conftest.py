@@ -89,11 +89,11 @@ def browser():
         chromium.close()
 
 
-def find_serious(page):
-    """Return what axe finds serious or critical on an open page."""
+def find_serious(page, part="html"):
+    """Return what axe finds serious or critical on an open page, or in a part of it."""
     if not AXE.exists():
         skip_without("axe", "npm ci --prefix tests/browser installs axe-core")
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("axe.run({preload: false})")["violations"]  # a page from disk may not fetch styles
+    found = page.evaluate(f"axe.run('{part}', {{preload: false}})")["violations"]  # no styles from disk
     serious = [entry for entry in found if entry["impact"] in ("serious", "critical")]
     return [(entry["id"], entry["nodes"][0]["target"]) for entry in serious]

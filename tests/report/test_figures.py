@@ -25,6 +25,8 @@ from plench.report.drawing import (
     figure_style,
     find_range,
     format_number,
+    name_points,
+    new_figure,
     place_outside,
     save_figure,
     shades,
@@ -483,6 +485,8 @@ def test_no_algorithm_stands_left_of_its_own_baseline():
 
 
 def test_memory_is_drawn_beyond_the_least():
+    odd = [StepCost("CC", "Lost", 1.0, None, 302.0364), StepCost("NN", "Lost", 2.0, None, 310.5)]
+    assert "beyond the least of all, 302 MB" in " ".join(words_of(draw_costs(odd)).split())
     figure = draw_costs(COSTS)
     assert sorted(bar.get_width() for bar in figure.axes[1].patches) == pytest.approx(range(len(MANY)))
     assert figure.axes[0].get_xscale() == "log"
@@ -512,6 +516,19 @@ def test_pareto_is_over_the_datasets_that_were_measured_and_scales_by_the_bulk(m
     elsewhere = [StepCost(cost.algorithm, "Italian", cost.ms, None, None) for cost in COSTS]
     with pytest.raises(UsageError, match="measured on Italian, but the results are on Lost"):
         draw_pareto(many, CR, elsewhere)
+
+
+def test_names_of_points_in_one_line_do_not_touch():
+    xs, ys = np.random.default_rng(0).random((2, 20))
+    with figure_style():
+        figure = new_figure(3.3, 2.0)
+        axes = figure.add_subplot()
+        axes.scatter(xs, ys)
+        name_points(axes, xs, ys, [f"NAME_{i}" for i in range(20)])
+        boxes = [box for text, box in visible_texts(figure) if text.startswith("NAME")]
+    pairs = combinations(boxes, 2)
+    beside = [(one, other) for one, other in pairs if min(one.y1, other.y1) > max(one.y0, other.y0) + 1]
+    assert min(max(one.x0, other.x0) - min(one.x1, other.x1) for one, other in beside) > 4  # pixels
 
 
 def test_pareto_leaves_out_what_does_not_compare_and_names_it(gapped_board):

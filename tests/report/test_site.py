@@ -440,7 +440,7 @@ def test_the_same_warning_is_told_once():
 
 
 @pytest.mark.parametrize("algorithm", ["PRODEN", "PL_KNN"])
-def test_the_command_repeats_the_run(algorithm, tmp_path):
+def test_the_command_repeats_the_run(algorithm, tmp_path, capsys):
     options = ["--steps=12", "--checkpoint_freq=4", "--trial_seed=1", "--hparams_seed=2", "--fps_rate=0.4"]
     command = ["train", "-a", algorithm, "-d", "Digits_FPS", *options]
     assert main([*command, "--output_dir", str(tmp_path / "a")]) == 0
@@ -448,7 +448,9 @@ def test_the_command_repeats_the_run(algorithm, tmp_path):
     run = read_run(folder)
     words = shlex.split(repeat_command(run))
     assert words[:2] == ["plench", "train"]
+    capsys.readouterr()
     assert main([*words[1:], "--output_dir", str(tmp_path / "b")]) == 0
+    assert "warning" not in capsys.readouterr().err
     again = read_run(tmp_path / "b" / folder.name)  # the same name: the same identity
     first, second = (
         [[record.get(key) for key in ("test_acc", "val_covering_rate", "loss")] for record in one.records]

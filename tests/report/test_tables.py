@@ -99,7 +99,9 @@ def test_a_paper_has_tables_figures_their_numbers_and_what_was_done(sweep, board
     names = re.findall(r"input\{tables/([^}]+)\}", document)
     assert names == ["accuracy-CR", "ranks", "comparison-CR", "pairs-CR"]
     for name in names:
-        assert rf"\label{{tab:{name}}}" in (folder / "tables" / f"{name}.tex").read_text()
+        table = (folder / "tables" / f"{name}.tex").read_text()
+        assert rf"\label{{tab:{name}}}" in table
+        assert re.findall(r"\\caption\{[^A-Z]", table) == []
         assert (folder / "csv" / f"{name}.csv").read_text().count("\n") > 1
     drawn = re.findall(r"figures/([^}]+)\.pdf", document)
     assert drawn == ["critical-difference-CR", "boxes", "criterion"]

@@ -320,6 +320,10 @@ def test_a_slurm_job_stops_when_its_time_is_up(answers: list[str], monkeypatch: 
         "sweep launch --algorithms CC --datasets Digits_FPS --output-dir gs://bucket",
         "sweep pilot --algorithms CC --datasets Digits_FPS --output-dir file:///tmp/x",
         "results export runs -o s3://bucket/results.parquet",
+        "report nowhere --paper s3://bucket/paper",
+        "fit nowhere.csv -o model.plench --report s3://bucket/page.html",
+        "bench step --output s3://bucket/costs.json",
+        "data download Lost --data-dir s3://bucket/data",
     ],
 )
 def test_urls_are_refused_with_advice(command, tmp_path, monkeypatch, cli) -> None:

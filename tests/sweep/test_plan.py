@@ -154,6 +154,8 @@ def test_a_pair_without_a_measurement_counts_as_those_of_its_kind(monkeypatch: p
     assert (estimate.pairs_measured, estimate.pairs) == (2, 4)  # one of each kind, whatever the time
     assert estimate.seconds == pytest.approx(41 + 2 + 1 + 1)
     assert estimate.bytes == pytest.approx(22)
+    monkeypatch.setattr(probe, "probe_task", lambda task, *_, **__: None if task[0].config.fitted else steps)
+    assert estimate_cost(runs, DATASETS, budget_seconds=-1.0) is None  # steps do not stand for rounds
 
 
 def test_a_changed_configuration_is_a_checked_copy() -> None:

@@ -267,7 +267,7 @@ def test_rates_and_the_time_left(tmp_path: Path) -> None:
     now = datetime(2026, 1, 2, 12, tzinfo=UTC)
     run = plan_one()
 
-    def ended(begun: int, written: int, seconds: float) -> RunState:
+    def ended(begun: int, written: int, seconds: float, run: PlannedRun = run) -> RunState:
         times = {
             key: (now - timedelta(minutes=m)).isoformat()
             for key, m in (("begun", begun), ("written", written))
@@ -288,3 +288,11 @@ def test_rates_and_the_time_left(tmp_path: Path) -> None:
     )  # nothing is running
     assert measure_rates(states[:1], now)["runs_per_minute"] is None
     assert measure_rates([RunState(run, "done", timings={"begun": 3})], now)["ended_last_hour"] == 0
+    # A round of a fitted method says nothing about the steps of a network.
+    fitted = [ended(40, 30, 600.0, plan_one("PL_AKNN"))]
+    left = [RunState(run, "running"), RunState(run, "missing")]
+    assert measure_rates([*fitted, *left], now)["seconds_left"] is None
+    trained = ended(40, 30, 600.0, plan_one("PRODEN"))  # but those of another network do
+    assert measure_rates([*fitted, trained, *left], now)["seconds_left"] == pytest.approx(
+        1200 / (1200 / 2400)
+    )

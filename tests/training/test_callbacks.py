@@ -119,6 +119,19 @@ def test_every_run_of_a_sweep_has_its_own(tmp_path) -> None:
     assert len(list(tmp_path.glob("one/*/events.txt"))) == 1
 
 
+def test_a_sweep_shows_the_error_of_a_callback_once(tmp_path, cli) -> None:
+    file = tmp_path / "failing.py"
+    file.write_text(
+        "import plench\nclass Failing(plench.Callback):\n"
+        "    def evaluated(self, record):\n        raise OSError('no server')\n"
+    )
+    words = ["--algorithms", "CC", "--datasets", "Digits_FPS", "--n-hparams", "2", "--n-trials", "1"]
+    words += ["--steps", "4", "--workers", "1", "--output-dir", str(tmp_path / "runs")]
+    said = cli("sweep", "launch", *words, "--callback", f"{file}:Failing").err
+    assert said.count("Failing.evaluated raised OSError('no server'); this callback is not called again") == 1
+    assert said.count("done CC on Digits_FPS") == 2
+
+
 def test_what_is_not_a_callback_is_refused(tmp_path) -> None:
     (tmp_path / "noting.py").write_text(NOTING.replace("(plench.Callback)", ""))
     with pytest.raises(UsageError, match=r"is not a subclass of plench\.Callback"):

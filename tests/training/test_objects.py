@@ -94,6 +94,13 @@ def read_json(folder: Path) -> dict[str, object]:
     return json.loads((folder / "run.json").read_text(encoding="utf-8"))
 
 
+@pytest.fixture(autouse=True)
+def leave_no_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forget after a test what it loaded: a criterion is measured and shown wherever it is known."""
+    for registry in (ALGORITHMS, NETWORKS, CRITERIA, DATASETS):
+        monkeypatch.setattr(registry, "loaded", dict(registry.loaded))
+
+
 def test_a_run_of_a_notebooks_parts_is_repeated_from_its_folder(tmp_path, monkeypatch) -> None:
     cells = run_cells(IMPORTS, METHOD, PARTS)
     options = {"steps": 6, "hparams": {"model": cells["WIDE"]}, "more_criteria": cells["PEAK"]}
@@ -148,6 +155,7 @@ def test_a_sweep_of_a_notebooks_parts(tmp_path) -> None:
     options |= {"hparams": {"model": cells["WIDE"]}, "more_criteria": [cells["PEAK"]]}
     swept = plench.sweep([cells["Own"], "CC"], cells["PEAS"], tmp_path, **options)
     assert swept.exit_code == 0
+    assert repr(swept) == "<SweepOutcome of 2 runs: done 2>"  # what a notebook shows of any number of runs
     assert plench.sweep([cells["Own"], "CC"], cells["PEAS"], tmp_path, **options).exit_code == 0
     rows = plench.results(tmp_path).cells()
     assert {row["algorithm"].split("@")[0] for row in rows} == {"Own", "CC"}

@@ -313,10 +313,10 @@ class Algorithm(nn.Module):
 
 
 class LossAlgorithm(Algorithm):
-    """Network, Adam, step counter and order of a step; a subclass says the rest.
+    """Network, Adam, step counter and order of a step; a subclass defines the loss.
 
-    A step is: `passes`, `losses`, backward, Adam, then `revise` with what the passes gave (before the step).
-    A method with one network and one loss says no more than `loss` and, if it keeps targets, `setup` and
+    A step is: `passes`, `losses`, backward, Adam, then `revise` with the outputs of the same passes.
+    A method with one network and one loss defines only `loss` and, if it keeps targets, `setup` and
     `revise`. `steps_done` is t in step t, counted from 0.
 
     Losses and revisions act on the last axes (…, B, K). Hyperparameters are read from `self.hparams`, rows of

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from plench.errors import PlenchError, RunFailedError, UsageError
 from plench.settings import __version__
-from plench.text import clean_text, unknown_name
+from plench.text import check_local, clean_text, unknown_name
 
 HELP = """Benchmark and toolbox for partial-label learning.
 
@@ -54,6 +54,8 @@ COMMANDS = {
     "bench": "measure steps, stacks, evaluations, sweeps and reading",
     "doctor": "report versions, devices, data and missing packages",
 }
+# Options that name where a command writes.
+OUTPUTS = ("output", "output_dir", "paper", "report")
 # Earlier spellings, which the help does not show: of commands, and of flags.
 COMMAND_ALIASES = {
     "beside-paper": ("results", "compare-paper"),
@@ -177,6 +179,9 @@ def run_command(parser: argparse.ArgumentParser, argv: Sequence[str]) -> int:
     logger.setLevel(logging.INFO)
     try:
         args = parser.parse_args(spell_flags(argv))
+        for name in OUTPUTS:  # before any work, not when the result is written
+            if getattr(args, name, None) is not None:
+                check_local(getattr(args, name))
         code: int = args.run(args)
         return code
     except PlenchError as error:

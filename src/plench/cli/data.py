@@ -59,7 +59,7 @@ from plench.report.dataset_stats import (
 )
 from plench.report.drawing import check_figure, figure_style, save_figure
 from plench.settings import Settings
-from plench.text import clean, clean_text, list_some
+from plench.text import check_local, clean, clean_text, list_some
 
 COLUMNS_SHOWN = 40
 CLASSES_SHOWN = 10
@@ -128,6 +128,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_download(arguments: argparse.Namespace) -> int:
     """Fetch datasets' files and print where they are; one that fails does not stop the others."""
+    check_local(arguments.data_dir)
     from plench.sweeps.plan import make_suite
 
     names = list(arguments.names)

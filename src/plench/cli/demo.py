@@ -62,5 +62,5 @@ def run(args: argparse.Namespace) -> int:
     for entry in outcome.failed:
         print(f"failed: {entry.run.folder}: {entry.message}")
     page = folder / "site" / "index.html"
-    print(f"open {page}: compare the columns, which choose with and without true labels")
+    print(f"Open {page}. Compare the columns: CR and AA chose models without true labels, OA with them.")
     return outcome.exit_code

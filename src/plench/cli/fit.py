@@ -341,9 +341,7 @@ def format_report(report: dict[str, Any], data: str, output: str) -> str:
         lines.append(f"probabilities: {text}")
     lines.append("configuration: " + ", ".join(f"{key}={value}" for key, value in report["hparams"].items()))
     if verdict == GUESSING and report["review"]:
-        lines.append(
-            "the model does not beat guessing, so what follows about rows and annotators means little:"
-        )
+        lines.append("the model does not beat guessing, so the lists of rows and annotators mean little:")
     lines += [*list_review(report["review"]), *([report["dropped"]["text"]] if report["dropped"] else [])]
     if report["verdict"]:
         lines.append("rules of the verdict:")

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--criterion", default="last", metavar="NAME", help=text)
     text = "also write prediction sets that keep their promise with this probability, as 0.9"
     parser.add_argument("--coverage", type=float, metavar="F", help=text)
-    text = "promise of the sets: truth, truth_if_complete or some_candidate (default: the first there is)"
+    text = "promise of the sets: truth, truth_if_complete or some_candidate (default: the first possible)"
     parser.add_argument("--promise", metavar="NAME", help=text)
 
 

@@ -39,7 +39,7 @@ from plench.sweeps.status import (
     read_states,
     stamp_plench,
 )
-from plench.text import check_local, clean, clean_text, counted, find_name, flag
+from plench.text import clean, clean_text, counted, find_name, flag
 
 if TYPE_CHECKING:  # these import torch, which the help and a status do not need
     from plench.runs.sweep_spec import Grid
@@ -245,7 +245,6 @@ def launch(args: argparse.Namespace) -> int:
     from plench.sweeps.launch import launch_sweep
     from plench.sweeps.progress import watch_sweep
 
-    check_local(args.output_dir)
     specs = read_specs(args)
     engine, limits, stack = read_launch(args)
     if engine.writes and not args.skip_confirmation and sys.stdin.isatty():

@@ -160,8 +160,10 @@ def run_check(check: Check, tested: AlgorithmUnderTest) -> Outcome:
             for frame in frames
             if frame.filename == tested.file
         )
-        text = f"{type(error).__name__}: {error}" + (line := next(lines, ""))
+        text = f"{type(error).__name__}: {error}".rstrip(".") + (line := next(lines, ""))
         if isinstance(error, KeyError) and "hparams" in line:
             text += ". Hyperparameters are declared: @register(…, hyperparameters=(Hyperparameter(…),))"
+        if "modified by an inplace operation" in text:
+            text += ". Views and candidates of a batch must not be changed: write to a clone"
         detail = ". ".join([text, *getattr(error, "__notes__", [])])
     return Outcome(check, "failed" if check.level == "required" else "advice", detail)

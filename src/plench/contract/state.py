@@ -61,8 +61,7 @@ def repeats_with_the_same_seed(tested: AlgorithmUnderTest) -> None:
     """Two runs with the same seed agree in every bit."""
     before = list_outside_state(tested.entry.cls)
     different = find_difference(train_phases(tested), train_phases(tested))
-    after = list_outside_state(tested.entry.cls)
-    outside = ", ".join(name for name, value in after.items() if value != before.get(name))
+    outside = list_changed_outside(tested.entry.cls, before)
     reason = "draw from the default generators of torch, numpy or random, which the run seeds, not from one "
     reason += "that seeds itself, and keep all state on self"
     if outside:
@@ -84,6 +83,12 @@ def list_outside_state(cls: type) -> dict[str, bytes]:
                     with suppress(Exception):  # what cannot be pickled is passed over
                         held[f"{place}.{name}"] = pickle.dumps(value)
     return held
+
+
+def list_changed_outside(cls: type, before: dict[str, bytes]) -> str:
+    """Return the names of what `list_outside_state` finds changed since."""
+    after = list_outside_state(cls)
+    return ", ".join(name for name, value in after.items() if value != before.get(name))
 
 
 @only_for("batches")
@@ -111,6 +116,7 @@ def resumes_exactly(tested: AlgorithmUnderTest) -> None:
         logged = session.run.totals.state()
         return {**snapshot(session.algorithm), "what update logs": logged, "the losses": losses}
 
+    before = list_outside_state(tested.entry.cls)
     session = tested.start()
     updates = session.updates
     starts = (first for first in session.algorithm.phases().values() if 0 < first < updates)
@@ -128,12 +134,14 @@ def resumes_exactly(tested: AlgorithmUnderTest) -> None:
             again = resumed.update(updates - cut)
             different = find_difference(describe(session, losses[cut:]), describe(resumed, again))
             unsaved = ", ".join(take_snapshot(session.algorithm).unsaved)
+            outside = list_changed_outside(tested.entry.cls, before)
             ensure(
                 different is None,
                 f"cut after update {cut} of {updates} and resumed, the run differs (first in {different}). "
                 "Saved are tensors, arrays, numbers, optimisers, generators and containers of these found on "
                 "the object: keep all state there, and create the objects that hold it in __init__"
-                + (f". Not saved: {unsaved}" if unsaved else ""),
+                + (f". Not saved: {unsaved}" if unsaved else "")
+                + (f". Changed outside the object: {outside}" if outside else ""),
             )
 
 

@@ -353,7 +353,7 @@ def declares_hyperparameters(tested: AlgorithmUnderTest) -> None:
         name = parameter.name
         ensure(name not in names, f"hyperparameter {name} is declared twice")
         names.add(name)
-        ensure(parameter.meaning.strip(), f"hyperparameter {name} has no meaning: say in words what it does")
+        ensure(parameter.meaning.strip(), f"hyperparameter {name} has no meaning: describe what it does")
         for kind, noise_rate in product(("tabular", "image"), (None, 0.2)):
             traits = DataTraits(kind, noise_rate)
             try:

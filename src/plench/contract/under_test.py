@@ -219,8 +219,15 @@ def read_loss(logged: Any) -> float:
         totals.add(logged)
         return totals.means()["loss"]
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
+        if isinstance(logged, Mapping):  # the values of a long tensor would hide its shape
+            shapes = {
+                name: f"tensor of shape {tuple(v.shape)}"
+                for name, v in logged.items()
+                if isinstance(v, Tensor) and v.dim()
+            }
+            logged = {**logged, **shapes}
         demand = "update must return a mapping with the key 'loss' and single numbers to log"
-        raise TypeError(f"{demand}, not {logged!r} ({error})") from error
+        raise TypeError(f"{demand}, not {logged!r}") from error
 
 
 class AlgorithmUnderTest:

@@ -141,7 +141,7 @@ class Dataset:
     test : TestSet, optional
         The dataset's own test set.
     warnings : tuple of str
-        What loading had to say.
+        Warnings of loading.
     verified : bool
         Whether the files had the public release's checksums.
     groups : array of shape (N,), optional

@@ -380,8 +380,8 @@ def find_used(used: EncoderUsed, kind: Kind, *, run_code: bool) -> FoundEncoder:
     option = f"{kind}_encoder= (on the command line --{kind}-encoder)"
     if not is_own_encoder(used.spec) and not run_code:
         raise DataError(
-            f"the model needs the {kind} encoder {used.name}, which is third-party code and runs only if you "
-            f"ask for it: if you trust it, name it with {option}, or allow what the model names "
+            f"the model needs the {kind} encoder {used.name}, which is third-party code and does not run by "
+            f"default: if you trust it, name it with {option}, or allow the encoder of the model "
             f"({used.spec}) with run_code=True (--run-code)"
         )
     try:

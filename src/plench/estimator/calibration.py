@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Calibration:
-    """What calibrated probabilities and prediction sets are made of.
+    """The calibration of probabilities and prediction sets.
 
     `scores` are sorted, by promise. `temperature` divides the logits; it is 1 where the fit reached a bound,
     and `is_calibrated` is False then. `source` says which rows it is from; on "cross-fitted" rows no promise

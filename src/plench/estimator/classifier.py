@@ -161,9 +161,9 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         Criteria and what they say about accuracy: on the reserved rows, or without `reserve` on the held-out
         examples that chose the model, which flatters it.
     verdict_ : Verdict or None
-        Whether the model is of use, compared with simple baselines on the reserved rows.
+        Whether the model is useful, compared with simple baselines on the reserved rows.
     calibration_ : Calibration or None
-        What calibrated probabilities and prediction sets are made of.
+        The calibration of probabilities and prediction sets.
     reserved_ : ndarray of int
         The numbers of the reserved rows.
     leaderboard_ : list of dict or None
@@ -243,7 +243,7 @@ class PartialLabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
             Rows of a group stay in one part of every split.
         answers, votes : array or frame, optional
             In place of `y`: the classes that M annotators chose (N, M), or the votes for K classes (N, K). A
-            matrix of whole numbers could be either, so it has to be named.
+            matrix of whole numbers could be either, so the keyword is needed.
 
         Returns
         -------

@@ -377,6 +377,6 @@ def name_points(
         )
         size = Text.get_window_extent(text, renderer)  # an annotation's own extent includes its line
         x, y = points[index]
-        dx, dy, box = find_room(x, y, size.width + 1.5 * unit, size.height + 1.5 * unit)
+        dx, dy, box = find_room(x, y, size.width + 4 * unit, size.height + 1.5 * unit)
         text.set_position((dx / unit, dy / unit))
         taken.append(box)

@@ -468,7 +468,7 @@ def draw_costs(costs: Sequence[StepCost], dataset: str | None = None, width: flo
             _write_behind(axes, beyond[place], place, text, 2)
         axes.set(xlim=(0, max(max(beyond), 1.0) * 1.35), xlabel="beyond the least (MB)")
         drawing.add_grid(axes, "x", ticks=4)
-        peak = f"peak of the process beyond the least of all, {drawing.format_number(least)} MB"
+        peak = f"peak of the process beyond the least of all, {least:.0f} MB"
         notes.append(f"Memory: {peak} (interpreter and torch included).")
     drawing.name_rows(left, [label(cost.algorithm, 22) for cost in rows])
     n = counted(len(rows), "algorithm")

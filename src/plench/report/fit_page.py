@@ -429,7 +429,7 @@ def show_relabel(review: Notes, rows: Mapping[int, Mapping[str, str]], verdict: 
     ]
     nodes: list[Node] = [h("h2", "What to relabel")]
     if verdict == "no better than guessing":
-        nodes.append(h("p.warning", "The model does not beat guessing, so what it says here means little."))
+        nodes.append(h("p.warning", "The model does not beat guessing, so this section means little."))
     if not total:
         return [*nodes, h("p", f"Nothing stands out among {review['measured']:,} rows.")]
     nodes.append(

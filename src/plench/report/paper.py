@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -44,6 +44,7 @@ class Paper:
     def add_tables(self, name: str, tables: Sequence[TableLayout], rows: Sequence[Row]) -> None:
         """Write tables and the CSV behind them."""
         write_text(self.folder / "csv" / f"{name}.csv", render_csv(rows))
+        tables = [replace(table, title=table.title[:1].upper() + table.title[1:]) for table in tables]
         text = f"% numbers: csv/{name}.csv\n{render_latex(tables, name)}\n"
         write_text(self.folder / "tables" / f"{name}.tex", _printable(text))
         self.included.append(rf"\input{{tables/{name}}}")

@@ -223,7 +223,7 @@ def _check_plan(submitted: Sequence[Run], sweeps: Iterable[SweepSpec]) -> Iterat
             if numbers != set(range(len(numbers))):
                 yield f"{where}: the planned {what} are {sorted(numbers)}, not 0, 1, 2, … without a gap"
     for algorithm in sorted({run.experiment.algorithm for run in submitted if id(run) not in asked_for}):
-        yield f"{algorithm}: there are runs that no sweep file asks for"
+        yield f"{algorithm}: there are runs that no sweep file lists"
 
 
 def _show(places: Sequence[tuple[int, int]]) -> str:

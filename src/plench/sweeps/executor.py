@@ -19,7 +19,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -53,7 +53,7 @@ AttemptStatus = Literal["done", "diverged", "failed", "interrupted", "busy", "un
 
 @dataclass(frozen=True)
 class RunAttempt:
-    """How an attempt at a run ended, and the updates it made.
+    """How an attempt at a run ended, the updates it made, and errors of the user's callbacks.
 
     `out_of_time`: interrupted because the time left is too short for another round.
     """
@@ -63,6 +63,7 @@ class RunAttempt:
     updates_made: int = 0
     seconds: float = 0.0
     out_of_time: bool = False
+    callback_errors: tuple[str, ...] = ()
 
 
 class RunExecutor:
@@ -89,6 +90,7 @@ class RunExecutor:
         """
         begun = time.perf_counter()
         running: dict[str, partial[None]] = {}
+        errors: dict[str, list[str]] = {}
 
         def prepare(config: RunConfig) -> PreparedData:
             key = preparation_key(dataset, config)
@@ -103,20 +105,20 @@ class RunExecutor:
             seconds = (time.perf_counter() - begun) / len(task)
             if isinstance(outcome, RunOutcome):
                 made, out_of_time = outcome.updates_made, outcome.out_of_time
-                ended(run, RunAttempt(outcome.status, outcome.message, made, seconds, out_of_time))
-                return
-            kind, error = type(outcome).__name__, outcome
-            attempt = RunAttempt("failed", f"{kind}: {error}", 0, seconds)
-            if not isinstance(error, BusyError | StorageError):
-                trace = "".join(traceback.format_exception(error))
-                try:
-                    record_failure(store, run, dataset, kind, str(error), trace)
-                except (BusyError, StorageError) as worse:
-                    error = worse
-            if isinstance(error, BusyError | StorageError):
-                status: AttemptStatus = "busy" if isinstance(error, BusyError) else "unwritable"
-                attempt = RunAttempt(status, str(error), 0, seconds)
-            ended(run, attempt)
+                attempt = RunAttempt(outcome.status, outcome.message, made, seconds, out_of_time)
+            else:
+                kind, error = type(outcome).__name__, outcome
+                attempt = RunAttempt("failed", f"{kind}: {error}", 0, seconds)
+                if not isinstance(error, BusyError | StorageError):
+                    trace = "".join(traceback.format_exception(error))
+                    try:
+                        record_failure(store, run, dataset, kind, str(error), trace)
+                    except (BusyError, StorageError) as worse:
+                        error = worse
+                if isinstance(error, BusyError | StorageError):
+                    status: AttemptStatus = "busy" if isinstance(error, BusyError) else "unwritable"
+                    attempt = RunAttempt(status, str(error), 0, seconds)
+            ended(run, replace(attempt, callback_errors=tuple(errors.get(run.folder, ()))))
 
         tasks = []
         for run, store, callback in zip(task, stores, callbacks, strict=True):
@@ -124,7 +126,8 @@ class RunExecutor:
             data = partial(prepare, run.config)
             if run.callbacks:
                 own = [CALLBACKS.find(spec).member() for spec in run.callbacks]
-                callback = Observers([callback, *own])
+                callback = observers = Observers([callback, *own])
+                errors[run.folder] = observers.errors
             tasks.append(RunTask(run.config, load_parts(run), store, callback, data, end_run))
         try:
             train_runs(tasks, dataset, patience=BUSY_PATIENCE_SECONDS, ends_at=self.ends_at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -20,6 +21,7 @@ from plench.sweeps.plan import DatasetCache, StackOptions, expand, group_runs, m
 from plench.sweeps.progress import SweepCallback
 from plench.sweeps.scheduler import Assignment, Limits
 from plench.sweeps.status import PENDING, RunState, read_extended, read_state, read_states, write_plan
+from plench.text import counted
 
 logger = logging.getLogger("plench")
 
@@ -28,13 +30,18 @@ LOCK = ".sweep.lock"
 _LOCK_PATIENCE_SECONDS = 2.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SweepOutcome:
     """The state of every planned run after a launch, and the runs that another process holds."""
 
     states: list[RunState]
     busy: dict[str, str]
     waits: bool
+
+    def __repr__(self) -> str:
+        counts = sorted(Counter(entry.state for entry in self.states).items())
+        listed = ", ".join(f"{state} {count}" for state, count in counts)
+        return f"<SweepOutcome of {counted(len(self.states), 'run')}: {listed}>"
 
     @property
     def failed(self) -> list[RunState]:

@@ -61,8 +61,8 @@ def estimate_cost(
     """Measure each pair of algorithm and dataset briefly, as many as fit into the time, and add up.
 
     Stacked runs are measured in a stack. A pair that was not measured counts as the mean of the measured
-    pairs of its kind, at least one of which is always measured: a round of a fitted method takes a thousand
-    times as long as a step of a network. Returns None if nothing could be measured.
+    pairs of its kind, at least one of which is always tried: a round of a fitted method takes a thousand
+    times as long as a step of a network. Returns None if no run of some kind could be measured.
     """
     wanted = {run.folder for run in runs}
     tasks = [tuple(run for run in stack if run.folder in wanted) for stack in stacks]
@@ -87,9 +87,11 @@ def estimate_cost(
         return None
     seconds = disk = 0.0
     for run in runs:
-        key = (run.algorithm, run.dataset, run.folder in stacked)
-        others = by_kind.get((run.config.fitted, key[2]), list(costs.values()))
-        used = [costs[key]] if key in costs else others
+        fitted, key = run.config.fitted, (run.algorithm, run.dataset, run.folder in stacked)
+        used = [costs[key]] if key in costs else by_kind.get((fitted, key[2]))
+        used = used or by_kind.get((fitted, not key[2]))  # no stack, or nothing but stacks, was measured
+        if not used:
+            return None
         seconds += sum(cost.seconds(run) for cost in used) / len(used)
         disk += sum(cost.bytes(run) for cost in used) / len(used)
     pairs, known = ({key[:2] for key in keys} for keys in (examples, costs))

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plench.callbacks import Callback, watch_in_notebook
+from plench.sweeps.status import Likeness, Paces
 from plench.text import clean_text, counted
 
 if TYPE_CHECKING:  # these import torch, and every command imports this module
@@ -91,19 +92,16 @@ class SweepCallback:
 class Tally(SweepCallback):
     """Counts ended and running runs, and estimates rate and time left.
 
-    A round of a fitted method may take a thousand times as long as a step of a network, so updates are
-    counted by algorithm, and weighted by the seconds that updates of the algorithm have taken so far.
+    Updates are counted by `Likeness` and weighted by `Paces`: a round of a fitted method is not like a step.
     """
 
     def __init__(self) -> None:
         self.todo = 0
         self.finished_before = 0
         self.slots = 0
-        self.updates_left: Counter[str] = Counter()
-        self.updates_made: Counter[str] = Counter()
-        self.fitted: dict[str, bool] = {}
-        # Updates and seconds of attempts that reported their time, by algorithm.
-        self.timed: dict[str, tuple[int, float]] = {}
+        self.updates_left: Counter[Likeness] = Counter()
+        self.updates_made: Counter[Likeness] = Counter()
+        self.paces = Paces()
         self.ended_runs: Counter[str] = Counter()
         self.current: dict[str, tuple[PlannedRun, int, int]] = {}
         self.launched_at = time.monotonic()
@@ -113,8 +111,7 @@ class Tally(SweepCallback):
         self.todo, self.finished_before, self.slots = len(todo), finished, slots
         self.updates_left.clear()
         for run in todo:
-            self.updates_left[run.algorithm] += run.config.steps
-            self.fitted[run.algorithm] = run.config.fitted
+            self.updates_left[Paces.likeness(run.config)] += run.config.steps
         self.launched_at = time.monotonic()
 
     def started(self, run: PlannedRun, updates: int) -> None:
@@ -129,15 +126,15 @@ class Tally(SweepCallback):
     def ended(self, run: PlannedRun, attempt: RunAttempt) -> None:
         """An attempt ended; an interrupted run is still to do."""
         _, first, last = self.current.pop(run.folder, (run, 0, 0))
+        likeness = Paces.likeness(run.config)
         if attempt.status == "done":
             last = run.config.steps
-        self.updates_made[run.algorithm] += last - first
+        self.updates_made[likeness] += last - first
         if attempt.updates_made and attempt.seconds:
-            updates, seconds = self.timed.get(run.algorithm, (0, 0.0))
-            self.timed[run.algorithm] = updates + attempt.updates_made, seconds + attempt.seconds
+            self.paces.add(likeness, attempt.updates_made, attempt.seconds)
         if attempt.status != "interrupted":
             self.ended_runs[attempt.status] += 1
-            self.updates_left[run.algorithm] -= run.config.steps
+            self.updates_left[likeness] -= run.config.steps
 
     @property
     def n_ended(self) -> int:
@@ -145,33 +142,25 @@ class Tally(SweepCallback):
         return self.ended_runs.total()
 
     def seconds_left(self) -> float | None:
-        """Estimate the time left from the updates made so far; None while too little is known."""
+        """Estimate the time left from the updates made so far; None while too little is known.
+
+        Before any attempt has ended, all updates weigh the same if they are of one kind.
+        """
         made, left = self.updates_made.copy(), self.updates_left.copy()
         for run, first, now in self.current.values():
-            made[run.algorithm] += now - first
-            left[run.algorithm] -= now
-        paces = {name: self.pace(name) for name in {*made, *left}}
+            made[Paces.likeness(run.config)] += now - first
+            left[Paces.likeness(run.config)] -= now
+        kinds = {kind for _, _, kind in (*made, *left)}
+        unknown = 1.0 if len(kinds) == 1 and not self.paces.totals else None
+        paces = {key: self.paces.find(key) or unknown for key in {*made, *left}}
         # Updates of failed runs, whose pace is unknown, do not count.
-        work = sum(count * (paces[name] or 0.0) for name, count in made.items())
-        rest = [(count, paces[name]) for name, count in left.items() if count > 0]
+        work = sum(count * (paces[key] or 0.0) for key, count in made.items())
+        rest = [(count, paces[key]) for key, count in left.items() if count > 0]
         if work <= 0 or any(pace is None for _, pace in rest):
             return None
         return (
             sum(count * (pace or 0.0) for count, pace in rest) * (time.monotonic() - self.launched_at) / work
         )
-
-    def pace(self, algorithm: str) -> float | None:
-        """Return the weight of an update of an algorithm: its seconds, or those of others of its kind.
-
-        Before any attempt of its kind has ended, all updates weigh the same if they are of one kind.
-        """
-        paces = {name: seconds / updates for name, (updates, seconds) in self.timed.items()}
-        if algorithm in paces:
-            return paces[algorithm]
-        alike = [pace for name, pace in paces.items() if self.fitted[name] == self.fitted[algorithm]]
-        if alike:
-            return sum(alike) / len(alike)
-        return 1.0 if len(set(self.fitted.values())) == 1 else None
 
     def summary(self) -> str:
         """Return all figures in one line."""

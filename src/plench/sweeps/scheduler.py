@@ -54,6 +54,7 @@ class Assignment:
     stacks: Sequence[Task] = ()
     # Runs that another process holds, with the reason.
     busy: dict[str, str] = field(default_factory=dict)
+    callback_errors: set[str] = field(default_factory=set)
 
     def tasks(self, todo: Sequence[PlannedRun] | None = None) -> list[Task]:
         """Return the tasks of single processes: stacks without their finished runs."""
@@ -71,6 +72,9 @@ class Assignment:
         """Report the end of an attempt."""
         if attempt.status == "busy":
             self.busy[run.folder] = attempt.message
+        for error in set(attempt.callback_errors) - self.callback_errors:
+            self.callback.message(f"{run.label}: {error} (shown once for all runs)")
+            self.callback_errors.add(error)
         self.callback.ended(run, attempt)
 
     def fail_run(self, run: PlannedRun, kind: str, message: str) -> None:

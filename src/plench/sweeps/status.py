@@ -27,6 +27,7 @@ from plench.text import clean_text, short_repr
 if TYPE_CHECKING:
     from plench.runs.sweep_spec import SweepSpec
     from plench.sweeps.plan import PlannedRun  # imports torch
+    from plench.training.config import RunConfig
 
 State = Literal["done", "diverged", "failed", "interrupted", "running", "damaged", "foreign", "missing"]
 
@@ -45,6 +46,7 @@ class ListedRun(NamedTuple):
     trial_seed: int
     steps: int
     third_party: bool
+    fitted: bool | None = None  # not listed by an older plench
 
     @property
     def config(self) -> ListedRun:
@@ -146,26 +148,56 @@ def read_state(run: PlannedRun, folder: str) -> RunState:
         return RunState(run, "interrupted")
 
 
+# What runs share with similar ones, from the closest to the loosest: algorithm and dataset, algorithm, kind.
+Likeness = tuple[tuple[str, str], tuple[str], tuple[bool | None]]
+
+
+class Paces:
+    """Seconds per update of runs that ended: of an algorithm on a dataset, of the algorithm, or of its kind.
+
+    A round of a fitted method may take a thousand times as long as a step of a network, so that runs of one
+    kind say nothing about those of the other.
+    """
+
+    def __init__(self) -> None:
+        self.totals: dict[tuple[str | bool | None, ...], tuple[int, float]] = {}
+
+    @staticmethod
+    def likeness(config: RunConfig | ListedRun) -> Likeness:
+        """Return by what the pace of a run is found."""
+        return (config.algorithm, config.dataset), (config.algorithm,), (config.fitted,)
+
+    def add(self, likeness: Likeness, updates: int, seconds: float) -> None:
+        """Count updates and the seconds that they took."""
+        for key in likeness:
+            made, taken = self.totals.get(key, (0, 0.0))
+            self.totals[key] = made + updates, taken + seconds
+
+    def find(self, likeness: Likeness) -> float | None:
+        """Return the seconds per update of the most similar runs; None if there are none."""
+        known = (self.totals[key] for key in likeness if key in self.totals)
+        return next((seconds / updates for updates, seconds in known), None)
+
+
 def measure_rates(states: Sequence[RunState], now: datetime | None = None) -> dict[str, Any]:
     """Return how many runs have ended within the last hour, the rate, and the time that the rest takes.
 
-    A run that is left takes as long per step as finished runs of its algorithm and dataset, of its algorithm,
-    or of any. The work of the runs that ended within the hour says how many are computed at a time. Without
-    such runs, or where none is running, the time left is not known (None).
+    A run that is left takes as long per update as the most similar finished ones (`Paces`). The work of the
+    runs that ended within the hour says how many are computed at a time. Without such runs, where a run that
+    is left has no similar finished one, or where none is running, the time left is not known (None).
     """
     now = now or datetime.now(UTC)
     window = now - timedelta(hours=1)
-    paces: dict[tuple[str, ...], list[float]] = {}
+    paces = Paces()
     recent: list[tuple[datetime, float]] = []
     for entry in states:
-        timings, config = entry.timings or {}, entry.run.config
+        timings = entry.timings or {}
         try:
             seconds = float(timings["training_seconds"] + timings["evaluation_seconds"])
             begun, written = (datetime.fromisoformat(timings[key]) for key in ("begun", "written"))
         except (KeyError, TypeError, ValueError):
             continue
-        for key in ((config.algorithm, config.dataset), (config.algorithm,), ()):
-            paces.setdefault(key, []).append(seconds / max(config.steps, 1))
+        paces.add(Paces.likeness(entry.run.config), max(entry.run.config.steps, 1), seconds)
         if window <= written <= now:
             inside = (written - max(begun, window)) / max(written - begun, timedelta(seconds=1))
             recent.append((max(begun, window), seconds * min(inside, 1.0)))
@@ -173,14 +205,12 @@ def measure_rates(states: Sequence[RunState], now: datetime | None = None) -> di
     rates: dict[str, Any] = {"ended_last_hour": len(recent), "runs_per_minute": None, "seconds_left": None}
     if elapsed > 0:
         rates["runs_per_minute"] = 60 * len(recent) / elapsed
-        work = 0.0
-        for config in (entry.run.config for entry in states if entry.state in PENDING):
-            keys = ((config.algorithm, config.dataset), (config.algorithm,), ())
-            known = next(paces[key] for key in keys if key in paces)
-            work += config.steps * sum(known) / len(known)
+        left = [entry.run.config for entry in states if entry.state in PENDING]
+        rest = [(config.steps, paces.find(Paces.likeness(config))) for config in left]
         at_once = sum(seconds for _, seconds in recent) / elapsed
-        if at_once > 0 and any(entry.state == "running" for entry in states):
-            rates["seconds_left"] = work / at_once
+        known = all(pace is not None for _, pace in rest)
+        if at_once > 0 and known and any(entry.state == "running" for entry in states):
+            rates["seconds_left"] = sum(steps * (pace or 0.0) for steps, pace in rest) / at_once
     return rates
 
 
@@ -191,7 +221,8 @@ def write_plan(spec: SweepSpec, runs: Sequence[PlannedRun], output_dir: Path) ->
         config = run.config
         names = (config.algorithm, config.dataset, str(config.hparams.get("model", "")), config.more_criteria)
         third_party = any("@" in name for name in names)  # the hash of a file
-        rows.append([run.folder, *(getattr(config, name) for name in ListedRun._fields[1:-1]), third_party])
+        values = (getattr(config, name) for name in ListedRun._fields[1:6])
+        rows.append([run.folder, *values, third_party, config.fitted])
     content = json.dumps({"plench": stamp_plench(), "runs": rows})
     path = output_dir / PLAN.format(spec.identity)
     with suppress(OSError, PlenchError):

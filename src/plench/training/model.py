@@ -263,9 +263,9 @@ def load_model_file(
         else:
             whose = f"network {network}" if algorithm in ALGORITHMS.own else f"algorithm {algorithm}"
             raise DataError(
-                f"{name} is the model of a third-party {whose}. Its code is in the file and runs only if you "
-                "ask for it: if you trust whoever made the file, load it with run_code=True (on the command "
-                "line --run-code)"
+                f"{name} is the model of a third-party {whose}. Its code is in the file and does not run "
+                "by default: if you trust its author, load the file with run_code=True (on the command line "
+                "--run-code)"
             )
         notes = content.head["notes"]
         model = build_model(entry, run, content.state, device, content.sources, notes)

@@ -183,6 +183,7 @@ class Observers(Callback):
 
     def __init__(self, callbacks: Sequence[Callback]) -> None:
         self.callbacks = list(callbacks)
+        self.errors: list[str] = []
         for event in (name for name in vars(Callback) if not name.startswith("_")):
             setattr(self, event, partial(self.call, event))
 
@@ -194,8 +195,11 @@ class Observers(Callback):
             try:
                 getattr(callback, event, lambda *_: None)(*arguments)
             except Exception as error:
-                name = f"{type(callback).__name__}.{event}"
-                logger.warning("%s raised %r; this callback is not called again", name, error, exc_info=error)
+                text = (
+                    f"{type(callback).__name__}.{event} raised {error!r}; this callback is not called again"
+                )
+                logger.warning("%s", text, exc_info=error)
+                self.errors.append(text)
                 self.callbacks.remove(callback)
         apply_global(before, device)
 

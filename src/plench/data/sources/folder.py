@@ -39,9 +39,7 @@ def find_folder(name: str) -> Source | None:
     if (path / CANDIDATES).is_file():
         return read_described(path, split_reference(name)[1])
     if query:
-        raise UsageError(
-            f"dataset {name!r}: options belong to a folder with {CANDIDATES}, and {path} has none"
-        )
+        raise UsageError(f"dataset {name!r}: options need a folder with {CANDIDATES}, which {path} lacks")
     folders = {part: path / part for part in ("train", "test")}
     if not all(map(Path.is_dir, folders.values())):
         folders = {"train": path}

@@ -268,6 +268,8 @@ def repeat_command(run: Run, data_dir: Path | None = None) -> str | None:
         options.update({name: v for name, v in inner.items() if name not in options})
     if run.experiment.steps is not None:
         options.setdefault("steps", run.experiment.steps)
+    if run.experiment.fitted:  # a step is a round, of which there are as many as `hparams` says
+        options.pop("steps", None)
     threads = part_of(run.info, "versions").get("threads")
     if isinstance(threads, int) and threads > 1:
         options["threads"] = threads

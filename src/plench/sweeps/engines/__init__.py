@@ -41,7 +41,7 @@ class Engine(Protocol):
 ENGINES: Registry[type[Engine]] = Registry(
     "engine",
     __name__,
-    "a class with what plench.sweeps.engines.Engine asks for",
+    "a class with the methods of plench.sweeps.engines.Engine",
     lambda value: isinstance(value, type) and hasattr(value, "count_slots") and hasattr(value, "run"),
     lambda engine: getattr(engine, "name", None),
     aliases_of=lambda engine: getattr(engine, "aliases", ()),
