@@ -297,7 +297,7 @@ def test_fit_on_pixels_first_says_what_it_takes_and_always_ends_with_a_model(
     model = tmp_path / "model.plench"
     options = ("--time", 0.2, "--no-review", "--reserve", 0)
     code, _, error = run_command(capsys, "fit", photos, "-o", model, *options)
-    assert code == 0
+    assert code == 0, error
     first = error.splitlines()[0]
     text = r"a network is trained on the pixels of 40 images, about \d+ s on this machine \(.* s per update"
     assert re.search(text + ", measured; runs of 5 updates", first)

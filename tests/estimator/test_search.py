@@ -110,11 +110,11 @@ def test_the_portfolio_is_what_the_data_allows(data):
 
 def test_time_ends_a_search_within_a_run(data, monkeypatch):
     """By a clock that moves by half a second with each report of a run, however busy the machine is."""
-    now, check = [0.0], Clock.check
+    now, advanced = [0.0], Clock.advanced
 
     def tick(self, updates, loss):
         now[0] += 0.5
-        check(self)
+        advanced(self, updates, loss)
 
     monkeypatch.setattr(search_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     monkeypatch.setattr(Clock, "advanced", tick)

@@ -517,13 +517,14 @@ def store_rows(
     many; `reserved` are the rows that were kept apart, `audit` their names, candidates and logits.
     """
     names = name_rows(data.items, data.n_examples, numbers)
+    logits = model.predict_logits(data.features[reserved]) if len(reserved) else np.empty(0)
     kept: dict[str, Any] = {
         "digests": pack(digest_rows(data.features)),
         "reserved": reserved.tolist(),
         "audit": {
             "ids": [names[row] for row in reserved],
             "candidates": [np.flatnonzero(data.candidates[row]).tolist() for row in reserved],
-            "logits": pack(model.predict_logits(data.features[reserved]).astype(np.float32)),
+            "logits": pack(logits.astype(np.float32)),
         },
     }
     if found is not None and found.probs.size <= MAX_STORED:
