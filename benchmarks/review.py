@@ -28,7 +28,7 @@ from plench.estimator.review import (
     resolve,
     review_fit,
 )
-from plench.estimator.search import TrainingData
+from plench.estimator.search import NETWORK, TrainingData
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "review.md"
 DATASETS = ("LabelMe_Crowd", "Music_Crowd", "EmotionLines")
@@ -60,11 +60,7 @@ def measure(
     listed: list[list[str]] = []
     skills, agreements = [], []
     for seed in seeds:
-        model = (
-            plench.PartialLabelClassifier("PRODEN", hparams={"model": "MLP"}, random_state=seed)
-            .fit(data)
-            .model_
-        )
+        model = plench.PartialLabelClassifier("PRODEN", random_state=seed).fit(data).model_
         own = resolve(model.predict_proba(data.features), data.candidates, data.label_names, data.answers)
         rankings["model trained on the rows"].append(score(wrong, own.outside))
         found = review_fit(TrainingData(data), model, np.arange(0), seed)
@@ -127,7 +123,7 @@ def main() -> None:
     text = f"""# What to relabel and whom to trust, measured
 
 Written by `benchmarks/review.py` with plench {plench.__version__}, torch {torch.__version__},
-{platform.machine()}. PRODEN with the network MLP; seeds: {len(options.seeds)}, their
+{platform.machine()}. PRODEN with the network {NETWORK}; seeds: {len(options.seeds)}, their
 figures separated by slashes. A set is wrong if it misses the true label. "Out of fold" ranks rows as
 `plench fit` does: by the probability that the truth is outside the set, from models that were not trained on
 the row and the answers of its annotators ([theory](../theory-probabilities.md#sets-that-miss-the-truth)).

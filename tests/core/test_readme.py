@@ -63,6 +63,18 @@ def find_folder(name):
     return ROOT / "src" / "plench" / ("" if name == "plench" else name)
 
 
+def test_the_counts_of_the_readme_are_those_of_the_measured_verdicts():
+    """How often intervals held on real data: the sums over the datasets of the page."""
+    page = (ROOT / "docs" / "results" / "verdict.md").read_text(encoding="utf-8")
+    section = page.split("## On real data")[1].split("##")[0]
+    held = [re.findall(r"(\d+) of (\d+)", line) for line in section.splitlines() if " of 8" in line]
+    n_splits = sum(int(row[0][1]) for row in held)
+    certain, uniform, confusable = (sum(int(row[kind][0]) for row in held) for kind in range(3))
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"{certain} of {n_splits} splits; uniform distractors held in {uniform}" in readme
+    assert f"confusable ones in {confusable}, " in readme
+
+
 @pytest.mark.parametrize("folder", modules_by_folder())
 def test_the_architecture_names_every_module(folder):
     named = modules_by_folder()[folder]
