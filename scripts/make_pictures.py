@@ -2,8 +2,8 @@
 
     python scripts/make_pictures.py
 
-The leaderboard and the figure show the part of results/study.parquet that is complete: 24 deep methods,
-10,000 steps, the paper's network. The report is of a model of scikit-learn's digits with drawn candidates.
+The leaderboard and the figure show the first priority of the study: 24 deep methods, 10,000 steps, the
+paper's network. The report is of a model of scikit-learn's digits with drawn candidates.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,16 @@ from sklearn.datasets import load_digits
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 STUDY = ROOT / "results" / "study.parquet"
-PART = ["--where", "steps=10000", "model=MLP", "--datasets", "Lost", "MSRCv2", "Birdsong"]
+GRID = tomllib.loads((ROOT / "results" / "study-1.toml").read_text(encoding="utf-8"))["grid"][0]
+PART = [
+    "--where",
+    "steps=10000",
+    "model=MLP",
+    "--algorithms",
+    *GRID["algorithms"],
+    "--datasets",
+    *GRID["datasets"],
+]
 
 
 def plench(*words: object, folder: Path) -> None:
@@ -50,20 +60,8 @@ def main() -> None:
         plench(
             "fit", "digits.csv", "-o", "model.plench", "--n-runs", 8, "--report", "fit.html", folder=folder
         )
-        plench(
-            *(
-                "results",
-                "plot",
-                "rank-intervals",
-                STUDY,
-                *PART,
-                "--width",
-                5,
-                "--output",
-                PICTURES / "ranks.png",
-            ),
-            folder=folder,
-        )
+        figure = ("--width", 5, "--output", PICTURES / "ranks.png")
+        plench("results", "plot", "rank-intervals", STUDY, *PART, *figure, folder=folder)
         browser = driver.chromium.launch(
             executable_path=os.environ.get("PLENCH_CHROMIUM") or shutil.which("chromium"),
             args=["--no-sandbox", "--disable-gpu"],
