@@ -35,7 +35,7 @@ from plench.training.run import predict_logits
 
 # The first is the reference: another is chosen only where held-out examples speak for it.
 PORTFOLIO = ("PRODEN", "LR_EM", "CC", "IPAL", "POP", "ET_AVG", "CRDPLL", "CLPL", "PL_KNN")
-NETWORK = "MLP_BN"  # for tables: better than MLP for most methods (docs/results/auto.md)
+NETWORK = "MLP_BN"  # for tables: better than MLP for most methods (docs/results/study.md)
 FROM_ANSWERS = ("DS_LR", "MV_LR")  # where the data has annotators' answers
 DEFAULT_RUNS = 20
 LEADERS = 3  # methods whose further configurations are tried: those that are best so far

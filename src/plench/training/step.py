@@ -135,7 +135,10 @@ class HandwrittenMLP:
     def normalise(self, features: Tensor) -> Tensor:
         """Return the features of a batch, normalised; the running statistics move."""
         if features.shape[-2] < 2:
-            raise ValueError("batch normalisation needs at least two examples per batch")
+            raise ValueError(
+                "batch normalisation needs at least two examples per batch: "
+                "use a larger batch_size, or the network MLP"
+            )
         self.batches[0].add_(1)
         weight, bias, *running = self.norm
         self.normed = torch.ops.aten.native_batch_norm(
