@@ -216,6 +216,15 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
     ]
 
 
+def describe_best(networks: NetworkComparison) -> str:
+    """Say which methods have the highest means with the network that is better in the mean."""
+    better = int(networks.gains.mean() > 0)
+    means = dict(zip(networks.methods, networks.values[:, :, better].mean(axis=0).tolist(), strict=True))
+    best = sorted(means, key=lambda name: -means[name])[:5]
+    shown = ", ".join(f"{name} {percent(means[name])}" for name in best)
+    return f"The highest means with {networks.networks[better]} are {shown}."
+
+
 def tell_advice(part: Part, networks: NetworkComparison | None) -> list[str]:
     """Return the part of docs/which-algorithm.md that follows from the study."""
     board, means = part.board, mean_accuracies(part.board)
@@ -239,7 +248,7 @@ def tell_advice(part: Part, networks: NetworkComparison | None) -> list[str]:
     return [
         f"What the [study](results/study.md) says, of {extent}, each tuned without true labels "
         f"({len(part.grid.hparams_seeds)} configurations on {len(part.grid.trial_seeds)} splits, chosen by "
-        "CR):",
+        f"CR), with the network {network_of(part.grid)} unless another is named:",
         "",
         f"- **With tuning:** {', '.join(close)}. Their rank intervals overlap with that of {lead}, which has "
         "the best average rank, so the study cannot tell them apart.",
@@ -247,7 +256,7 @@ def tell_advice(part: Part, networks: NetworkComparison | None) -> list[str]:
         f"datasets); default {REFERENCE} has {percent(default[REFERENCE])} %. Tuning "
         f"changes a method by {points(gain)} points in the mean, and {first} by "
         f"{points(tuned[first] - default[first])}.",
-        *([f"- **Network:** {networks.describe_change()}"] if networks else []),
+        *([f"- **Network:** {networks.describe_change()} {describe_best(networks)}"] if networks else []),
         f"- **A network or not:** the best deep and the best classical method are on "
         f"{'; on '.join(by_dataset)}.",
         f"- **Avoid:** {', '.join(worst) or 'none'}, more than 20 points behind {lead} in the mean.",

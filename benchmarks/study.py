@@ -45,6 +45,7 @@ from plench.text import counted
 CR, AA, OA_ES = (find_criterion(name) for name in ("CR", "AA", "OA_ES"))
 CROWD, WIDTH = "_Crowd", 6.5
 STATE = "study 2026-11"  # the name under which a frozen state is cited
+INCOMPLETE = "**The study is not complete**: [What there is](#what-there-is) names the runs that are missing."
 Rows = list[list[str]]
 
 
@@ -114,7 +115,7 @@ def merge_grids(grids: Iterable[Grid]) -> list[Grid]:
 
 
 def explain_variance(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the shares of method, network and both together in the variance within each dataset.
+    """Return the shares of method, network, and interaction with noise in the variance within each dataset.
 
     `values` are mean accuracies by dataset, method and network; the result has a row for each dataset.
     """
@@ -178,6 +179,20 @@ class NetworkComparison:
         """Means over datasets by network and method, the best method of each network first."""
         return -np.sort(-self.values.mean(axis=0).T, axis=1)
 
+    @property
+    def half(self) -> int:
+        """How many methods the better half has."""
+        return (len(self.methods) + 1) // 2
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Shares of the variance by dataset: of all methods, then of the better half.
+
+        Methods that fail inflate the method's share; the half is of the means over datasets and networks.
+        """
+        better = np.argsort(-self.values.mean(axis=(0, 2)))[: self.half]
+        return np.hstack([explain_variance(own) for own in (self.values, self.values[:, better])])
+
     def describe_change(self) -> str:
         """Return the first thing to say of the networks."""
         n_gaining, gain = int((self.gains.mean(axis=0) > 0).sum()), float(self.gains.mean())
@@ -205,10 +220,13 @@ def test_of(run: Run) -> float | None:
     return None if chosen is None else chosen[2]
 
 
-def year_of(run: Run) -> int | None:
-    """Return the year of a method's paper, from the BibTeX on its card."""
-    year = re.search(r"year\s*=\s*\{?(\d{4})", str(part_of(run.info, "algorithm_card").get("bibtex") or ""))
-    return int(year[1]) if year else None
+def years_of(runs: Iterable[Run]) -> dict[str, int]:
+    """Return the years of the methods' papers, from the BibTeX on their cards."""
+    cards = {run.experiment.algorithm: part_of(run.info, "algorithm_card") for run in runs}
+    found = {
+        n: re.search(r"year\s*=\s*\{?(\d{4})", str(card.get("bibtex") or "")) for n, card in cards.items()
+    }
+    return {name: int(year[1]) for name, year in found.items() if year}
 
 
 def mean_accuracies(board: Leaderboard) -> dict[str, dict[str, float]]:
@@ -247,19 +265,27 @@ def tell_first(part: Part, networks: NetworkComparison | None) -> list[str]:
     order = sorted(ranks, key=lambda name: ranks[name][0])
     if len(order) < 3:
         return ["There are too few complete methods for a result."]
-    lead = order[0]
+    lead, second = order[:2]
     kind = "classical" if lead in part.classical else board.family(lead)
     close = [name for name in order[1:] if limits and limits[name][0] <= limits[lead][1]]
+    by_dataset = mean_accuracies(board)
+    means = {name: fmean(own[name] for own in by_dataset.values()) for name in (lead, second)}
     lines = [
         f"Of {len(order)} methods on {n}, tuned without true labels, {lead} ({kind}) has the best average "
-        f"rank; the rank intervals of {len(close)} others overlap with its own."
+        f"rank, and a mean accuracy {points(means[lead] - means[second])} points from that of {second}, the "
+        f"second; the rank intervals of {len(close)} others overlap with its own."
     ]
+    years = years_of(part.runs)
+    dated = [name for name in close if name in years]
+    if dated and lead in years:
+        oldest = min(dated, key=lambda name: years[name])
+        lines[0] += (
+            f" {lead} was published in {years[lead]}, {oldest}, the oldest of these, in {years[oldest]}."
+        )
     simple = [name for name in order if name in part.classical]
     if simple and lead not in simple:
         leads = [
-            dataset
-            for dataset, means in mean_accuracies(board).items()
-            if max(means, key=lambda name: means[name]) in simple
+            dataset for dataset, own in by_dataset.items() if max(own, key=lambda name: own[name]) in simple
         ]
         where = (
             f"it or another classical method is best on {', '.join(leads)}"
@@ -272,9 +298,14 @@ def tell_first(part: Part, networks: NetworkComparison | None) -> list[str]:
     if networks:
         plain = networks.overall[0]
         n_close = int((plain[1:] >= plain[0] - float(networks.gains.mean())).sum())
+        shares = ", ".join(
+            f"{percent(own[4], 0)} % on {dataset} (the method {percent(own[3], 0)} %)"
+            for dataset, own in zip(networks.grid.datasets, networks.shares, strict=True)
+        )
         lines.append(
             f"{networks.describe_change()} {networks.networks[1]} only adds a batch normalisation; with "
-            f"{networks.networks[0]}, {n_close} of the other methods are that close to the best."
+            f"{networks.networks[0]}, {n_close} of the other methods are that close to the best. Among the "
+            f"{networks.half} best methods the network explains this much of the variance: {shares}."
         )
     return lines
 
@@ -297,10 +328,13 @@ def tell_extent(parts: Sequence[Part], main: Part) -> list[str]:
         part = take_part("", replace(main.grid, algorithms=tuple(before)), main.runs)
         rows.append(row(part, "earlier: classical methods"))
     lines = ["## What there is", *table(header, rows), ""]
-    begun = [part for part in parts if part.missing and part.n_finished]
-    lines += [f"- Incomplete, {part.title}: {'; '.join(part.missing)}." for part in begun]
+    missing = [part for part in parts if part.missing]
+    lines += [
+        f"- {'Incomplete' if part.n_finished else 'Not run'}, {part.title}: {'; '.join(part.missing)}."
+        for part in missing
+    ]
     said = "A method that lacks a planned run is left out of the comparisons of that part."
-    return [*lines, *([""] if begun else []), said]
+    return [*lines, *([""] if missing else []), said]
 
 
 def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
@@ -310,11 +344,11 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
     names, grid, values, gains = found.networks, found.grid, found.values, found.gains
     ranks = [{name: rank for name, (rank, _) in board.rank(CR).items()} for board in found.boards]
     rho = stats.spearmanr(*([own[name] for name in found.methods] for own in ranks)).statistic
-    overall, half = found.overall, (len(found.methods) + 1) // 2
+    overall, half = found.overall, found.half
     spreads = [[percent(own[0] - own[n - 1]) for own in overall] for n in (len(found.methods), half, 2)]
     rows = [
         [d, *(percent(share, 0) for share in shares), points(float(gain.mean()))]
-        for d, shares, gain in zip(grid.datasets, explain_variance(values), gains, strict=True)
+        for d, shares, gain in zip(grid.datasets, found.shares, gains, strict=True)
     ]
     with drawing.figure_style():
         by_method = values.mean(axis=0).T.tolist()
@@ -322,6 +356,7 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
         figure = figures.draw_slopes(slopes[0], slopes[1], names, "mean test accuracy (%)", WIDTH)
         drawing.save_figure(figure, folder / "study-network.svg")
     ordered = sorted(enumerate(found.methods), key=lambda item: ranks[1][item[1]])
+    sources = ("method", "network", "interaction and noise")
     return [
         title,
         "",
@@ -330,15 +365,24 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
         f"{half} best of each network lie within {spreads[1][0]} and {spreads[1][1]} points, and the first "
         f"leads the second by {spreads[2][0]} and {spreads[2][1]}. Ranks under both correlate by {rho:.2f}. "
         f"Both have the same {len(grid.hparams_seeds)} configurations and {len(grid.trial_seeds)} splits, "
-        "chosen by CR. Shares of the variance of mean accuracies within a dataset, in percent:",
-        *table(["dataset", "method", "network", "both together", "change (points)"], rows),
+        "chosen by CR. Shares of the variance of mean accuracies within a dataset, in percent, of all "
+        f"methods and of the {half} with the highest means over both networks:",
+        *table(
+            ["dataset", *sources, *(f"{source}, {half} best" for source in sources), "change (points)"],
+            rows,
+        ),
         "",
         f"![Mean accuracy of {len(found.methods)} methods with {names[0]} and {names[1]}](study-network.svg)",
         *table(
-            ["method", f"rank, {names[0]}", f"rank, {names[1]}", "change (points)"],
-            [[n, *(f"{r[n]:.1f}" for r in ranks), points(float(gains[:, i].mean()))] for i, n in ordered],
+            ["method", *(f"rank, {name}" for name in names), *(f"mean, {name} (%)" for name in names),
+             "change (points)"],
+            [
+                [n, *(f"{r[n]:.1f}" for r in ranks), *map(percent, values[:, i].mean(axis=0)),
+                 points(float(gains[:, i].mean()))]
+                for i, n in ordered
+            ],
         ),
-    ]
+    ]  # fmt: skip
 
 
 def tell_leaderboard(board: Leaderboard, folder: Path) -> list[str]:
@@ -674,9 +718,8 @@ def tell_time(parts: Iterable[Part | None]) -> list[str]:
 
 def tell_history(part: Part, folder: Path) -> list[str]:
     title, board = "## Has the field moved?", part.board
-    years = {run.experiment.algorithm: year_of(run) for run in part.runs}
-    ranks, means = board.rank(CR), mean_accuracies(board)
-    dated = [(y, n) for n in board.algorithms if (y := years.get(n)) is not None and n in ranks]
+    years, ranks, means = years_of(part.runs), board.rank(CR), mean_accuracies(board)
+    dated = [(years[n], n) for n in board.algorithms if n in years and n in ranks]
     if len(dated) < 4:
         return [title, "", f"Not yet: {counted(len(dated), 'dated method')}; 4 are needed."]
     accuracy = {name: fmean(means[d][name] for d in means) for _, name in dated}
@@ -796,7 +839,7 @@ def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
     complete = not any(part.missing for part in planned)
     sections: list[list[str]] = [
         ["# The study", "", *tell_first(main, networks)],
-        [] if complete else ["**The study is not complete**, and this page changes with it."],
+        [] if complete else [INCOMPLETE],
         tell_state(source, len(runs)),
         tell_extent(planned, main),
         tell_network(networks, folder),

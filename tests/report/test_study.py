@@ -106,6 +106,17 @@ def test_a_complete_study_answers_every_question(study, tmp_path):
         sorted((np.mean([means[d][name] for d in DATASETS]) for name in DEEP), reverse=True)
         for means in (plain, normalised)
     ]
+    # The two best over both networks, and how the network shares their variance with the method.
+    both = np.array([[[m[d][name] for m in (plain, normalised)] for name in DEEP] for d in DATASETS])
+    best = np.argsort(-both.mean(axis=(0, 2)))[:2]
+    shares = [
+        f"{100 * own[1]:.0f} % on {dataset} (the method {100 * own[0]:.0f} %)"
+        for dataset, own in zip(DATASETS, explain_variance(both[:, best]), strict=True)
+    ]
+    assert (
+        f"Among the 2 best methods the network explains this much of the variance: {', '.join(shares)}"
+        in text
+    )
     n_close = sum(mean >= overall[0][0] - np.mean(gains) for mean in overall[0][1:])
     assert f"with MLP, {n_close} of the other methods are that close to the best" in text
     assert "the 2 best of each network lie within {:.1f} and {:.1f} points".format(
@@ -122,10 +133,13 @@ def test_methods_that_lack_a_run_are_named_and_not_compared(study, tmp_path):
     shutil.rmtree(part / "CC-MLP-Lost-2-4")
     for name in DEEP[1:]:
         shutil.rmtree(part / f"{name}-MLP_BN-MSRCv2-0-0")
+    for path in part.glob(f"{SLOW}-*"):
+        shutil.rmtree(path)
     text = write_page(part, sweeps, tmp_path / "page").read_text(encoding="utf-8")
     assert "The study is not complete" in text
     assert "- Incomplete, plan-0: 4 methods: 29 of 30 runs: CC." in text
     assert "19 of 20 runs: LWS, PRODEN, NN" in text
+    assert "- Not run, plan-2: VALEN: 0 of 10 runs: VALEN." in text
     assert "Not yet: fewer than 3 methods are complete with both networks." in text
     board = text.split("## Leaderboard")[1].split("##")[0]
     assert "5 methods on 2 datasets" in board

@@ -19,7 +19,7 @@ from plench.collect_results import main
 from plench.criteria import criteria
 from plench.errors import UsageError
 from plench.report.leaderboard import split_by_truth
-from plench.report.results import cell_rows
+from plench.report.results import cell_rows, read_results
 from plench.report.statistics import compare_algorithms
 from plench.report.tables import (
     build_tables,
@@ -157,6 +157,21 @@ def test_settings_of_one_dataset_are_named_by_what_differs_and_can_be_chosen(tmp
     assert {row["steps"] for row in csv.DictReader(io.StringIO(out))} == {"500"}
     for condition, said in (("steps=7", "steps is 1000, 500"), ("colour=red", "with one of algorithm,")):
         assert said in cli("collect", tmp_path, "--where", condition, code=2).err
+
+
+def test_methods_without_network_and_steps_stay_in_a_table_that_is_chosen_by_them(tmp_path):
+    for steps in (500, 1000):
+        write_run(tmp_path / f"CC-{steps}", records(steps=steps), "Lost", "CC", steps=steps)
+    fitted = experiment_of("Lost", "LR_EM", 5, fitted=True, model=None)
+    write_run(tmp_path / "LR_EM", records(steps=5, n_records=5), "Lost", "LR_EM", steps=5, experiment=fitted)
+
+    def choose(*conditions):
+        runs = read_results(tmp_path, where=conditions).runs
+        return sorted((run.experiment.algorithm, run.experiment.steps) for run in runs)
+
+    assert choose("steps=500", "model=MLP") == [("CC", 500), ("LR_EM", 5)]
+    assert choose("steps=5") == [("LR_EM", 5)], "its own number of rounds"
+    assert choose("algorithm=CC") == [("CC", 500), ("CC", 1000)]
 
 
 def test_csv_json_parquet_and_frames_agree(sweep, cli, tmp_path):

@@ -197,7 +197,10 @@ def _fold(name: str) -> str:
 
 
 def _keep_where(runs: list[Run], conditions: Sequence[str] | None) -> list[Run]:
-    """Keep the runs whose experiment has the given details, written as in titles of tables."""
+    """Keep the runs whose experiment has the given details, written as in titles of tables.
+
+    A network or number of steps chooses among tables; methods fitted in rounds, which have neither, stay.
+    """
     for condition in conditions or ():
         key, _, wanted = condition.partition("=")
         details = {run.experiment: flatten_details(run.experiment) for run in runs}
@@ -209,7 +212,10 @@ def _keep_where(runs: list[Run], conditions: Sequence[str] | None) -> list[Run]:
         if wanted not in shown.values():
             values = ", ".join(sorted({clean(value) for value in shown.values()}))
             raise UsageError(f"no experiment here has {condition!r}: {key} is {values}")
-        runs = [run for run in runs if shown[run.experiment] == wanted]
+        kept = {experiment for experiment, value in shown.items() if value == wanted}
+        if key in FITTED_ROW_KEYS and not all(experiment.fitted for experiment in kept):
+            kept.update(experiment for experiment in shown if experiment.fitted)
+        runs = [run for run in runs if run.experiment in kept]
     return runs
 
 
