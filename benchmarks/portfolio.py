@@ -159,14 +159,15 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
         if (cell := main.board.cell(main.board.datasets[dataset][0], REFERENCE, CR)) is not None
     ]
 
-    def gain(better: Splits, other: Splits) -> list[list[float]]:
+    def gain(other: Splits, portfolio: Sequence[str]) -> list[list[float]]:
+        """Return by how much a search with the estimator's network and this portfolio beats another."""
         return [
-            [search(a, PORTFOLIO) - search(b, PORTFOLIO) for a, b in zip(better[d], other[d], strict=True)]
+            [search(a, portfolio) - search(b, PORTFOLIO) for a, b in zip(splits[d], other[d], strict=True)]
             for d in splits
         ]
 
     (plain,) = (name for name in networks if name != NETWORK)
-    by_network = gain(networks[NETWORK], networks[plain])
+    by_network = gain(networks[plain], PORTFOLIO)
     per_dataset = ", ".join(f"{d} {points(fmean(own))}" for d, own in zip(splits, by_network, strict=True))
     rivals = ("default " + REFERENCE, "best default of the others", "today's portfolio")
     rows = []
@@ -192,6 +193,9 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
         if overall[rivals[2]][1] > 0
         else "is not better than today's beyond what chance explains, so that the estimator keeps its own"
     )
+    overall_best = build_portfolio(splits, names)
+    untried = [name for name in overall_best if name not in PORTFOLIO]
+    added = show_interval(interval(gain(splits, (*untried, *PORTFOLIO)), ratios))
     return [
         title,
         "",
@@ -204,7 +208,8 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
         f"datasets {decision}: the difference is {show_interval(overall[rivals[2]])} points. Compared with "
         f"default {REFERENCE} it is {show_interval(overall[rivals[0]])}, and with the best single default of "
         f"the other datasets {show_interval(overall[rivals[1]])}. From all datasets together it would be "
-        f"{', '.join(build_portfolio(splits, names))}.",
+        f"{', '.join(overall_best)}."
+        + (f" Today's portfolio with {', '.join(untried)} in front: {added}." if untried else ""),
         "",
         f"Each row is a dataset that was left out when the portfolio was chosen among {len(names)} methods, "
         f"deep ones with {NETWORK}. A search of {DEFAULT_RUNS} runs is simulated from the study's runs: the "
