@@ -13,31 +13,34 @@ Each page has one part between two comments that this script replaces; the rest 
 import argparse
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 
-import numpy as np
-from scipy import stats
-
 from benchmarks.study import (
     CR,
-    NetworkComparison,
+    REFERENCE,
     Part,
+    Study,
     compare_networks,
+    default_means,
+    interval,
     mean_accuracies,
+    mean_difference,
     network_of,
     percent,
     points,
+    rank_order,
     read_study,
+    show_interval,
     table,
 )
 from plench.estimator.search import DEFAULT_RUNS, LEADERS, NETWORK, PORTFOLIO
-from plench.report.leaderboard import bootstrap_ranks, offered
+from plench.report.leaderboard import offered
 from plench.report.statistics import find_test_ratio
 from plench.text import counted
 
 LEAST_GAIN = 0.001
-REFERENCE = PORTFOLIO[0]
 BEGIN, END = "<!-- benchmarks/portfolio.py: begin -->", "<!-- benchmarks/portfolio.py: end -->"
 # Covering rate and test accuracy at the checkpoint that CR chooses, by configuration.
 Runs = Mapping[int, tuple[float, float]]
@@ -103,28 +106,6 @@ def best_default(splits: Splits, names: Sequence[str]) -> str:
     )
 
 
-def interval(differences: Sequence[Sequence[float]], ratio: Sequence[float]) -> tuple[float, float, float]:
-    """Return the mean over datasets of mean differences over splits, with its 95 % interval.
-
-    Splits of a dataset overlap: their variance is corrected as Nadeau and Bengio do it. The datasets count as
-    fixed.
-    """
-    means = [fmean(own) for own in differences]
-    variances = [
-        float(np.var(own, ddof=1)) * (1 / len(own) + share)
-        for own, share in zip(differences, ratio, strict=True)
-    ]
-    freedom = sum(len(own) - 1 for own in differences)
-    half = float(stats.t.ppf(0.975, freedom)) * math.sqrt(sum(variances)) / len(means)
-    return fmean(means), fmean(means) - half, fmean(means) + half
-
-
-def show_interval(values: tuple[float, float, float]) -> str:
-    """Show a difference in points with its interval."""
-    mean, low, high = map(points, values)
-    return f"{mean} ({low} to {high})"
-
-
 def join_networks(main: Part, other: Part) -> dict[str, dict[str, list[Split]]]:
     """Return the splits by network, of methods with both networks or none, with the same configurations."""
     both = read_splits(main), read_splits(other)
@@ -150,6 +131,7 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
     networks = join_networks(main, other) if other else {}
     splits = networks.get(NETWORK, {})
     names = sorted(next(iter(splits.values()))[0]) if splits else []
+    n_each = max((len(runs) for own in splits.values() for runs in own[0].values()), default=0)
     missing = [name for name in PORTFOLIO if name not in names]
     if missing or len(splits) < 2:
         return [title, "", f"Not yet: runs of {', '.join(missing) or 'a second dataset'} are missing."]
@@ -171,22 +153,29 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
     per_dataset = ", ".join(f"{d} {points(fmean(own))}" for d, own in zip(splits, by_network, strict=True))
     rivals = ("default " + REFERENCE, "best default of the others", "today's portfolio")
     rows = []
-    differences: dict[str, list[list[float]]] = {rival: [] for rival in rivals}
+    # Of the portfolio that was chosen on the other datasets, and of today's.
+    differences: dict[str, dict[str, list[list[float]]]] = {
+        who: {rival: [] for rival in rivals} for who in ("chosen", "today")
+    }
     for ratio, (dataset, own) in zip(ratios, splits.items(), strict=True):
         others = {name: values for name, values in splits.items() if name != dataset}
         portfolio, default = build_portfolio(others, names), best_default(others, names)
+        made = {
+            "chosen": [search(split, portfolio) for split in own],
+            "today": [search(split, PORTFOLIO) for split in own],
+        }
         found = {
             rivals[0]: [split[REFERENCE][0][1] for split in own],
             rivals[1]: [split[default][0][1] for split in own],
-            rivals[2]: [search(split, PORTFOLIO) for split in own],
+            rivals[2]: made["today"],
         }
-        made = [search(split, portfolio) for split in own]
-        for rival in rivals:
-            differences[rival].append([a - b for a, b in zip(made, found[rival], strict=True)])
-        shown = [show_interval(interval([differences[rival][-1]], [ratio])) for rival in rivals]
+        for who, rival in product(made, rivals):
+            differences[who][rival].append([a - b for a, b in zip(made[who], found[rival], strict=True)])
+        shown = [show_interval(interval([differences["chosen"][rival][-1]], [ratio])) for rival in rivals]
         shown[1] += f", {default}"
-        rows.append([dataset, ", ".join(portfolio), percent(fmean(made)), *shown])
-    overall = {rival: interval(own, ratios) for rival, own in differences.items()}
+        rows.append([dataset, ", ".join(portfolio), percent(fmean(made["chosen"])), *shown])
+    overall = {rival: interval(own, ratios) for rival, own in differences["chosen"].items()}
+    today = [show_interval(interval(differences["today"][rival], ratios)) for rival in rivals[:2]]
     rows.append(["mean", "", "", *(show_interval(overall[rival]) for rival in rivals)])
     decision = (
         "is better than today's beyond what chance explains, so that the estimator should take it"
@@ -200,73 +189,68 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
         title,
         "",
         f"For tables the estimator's network is {NETWORK}; the figures above were measured with {plain}, the "
-        f"network of plench 0.2.0. With {NETWORK} instead of {plain}, the simulated search "
-        f"below over today's portfolio changes by {show_interval(interval(by_network, ratios))} points: "
-        f"{per_dataset}.",
+        f"network of plench 0.2.0. With {NETWORK} instead of {plain}, the simulated search below over "
+        f"today's portfolio changes by {show_interval(interval(by_network, ratios))} points: {per_dataset}.",
         "",
-        f"`auto` tries {', '.join(PORTFOLIO)}, in this order. A portfolio built from the study on the other "
-        f"datasets {decision}: the difference is {show_interval(overall[rivals[2]])} points. Compared with "
-        f"default {REFERENCE} it is {show_interval(overall[rivals[0]])}, and with the best single default of "
-        f"the other datasets {show_interval(overall[rivals[1]])}. From all datasets together it would be "
+        f"`auto` tries {', '.join(PORTFOLIO)}, in this order. Compared with default {REFERENCE} the search "
+        f"with it gains {today[0]} points, and {today[1]} compared with the best single default of the other "
+        f"datasets. A portfolio built from the study on the other datasets {decision}: the difference is "
+        f"{show_interval(overall[rivals[2]])} points. Compared with default {REFERENCE} it is "
+        f"{show_interval(overall[rivals[0]])}, and with the best single default "
+        f"{show_interval(overall[rivals[1]])}. From all datasets together it would be "
         f"{', '.join(overall_best)}."
-        + (f" Today's portfolio with {', '.join(untried)} in front: {added}." if untried else ""),
+        + (
+            f" Today's portfolio with {', '.join(untried)} in front: {added}, on the datasets that chose it."
+            if untried
+            else ""
+        ),
         "",
         f"Each row is a dataset that was left out when the portfolio was chosen among {len(names)} methods, "
         f"deep ones with {NETWORK}. A search of {DEFAULT_RUNS} runs is simulated from the study's runs: the "
         f"default of each method, further configurations of the {LEADERS} best so far, and the run with the "
-        "highest CR. Test accuracy in percent, differences in points with 95 % intervals over splits "
-        "(corrected resampled t-test). The estimator differs in three ways: its runs are shorter, its choice "
-        "is more cautious and looks at further splits, and it trains the choice once more on all examples.",
+        f"highest CR; a method has {n_each} configurations, so that a single method makes only {n_each} "
+        "runs. Test accuracy in percent, differences in points with 95 % intervals over splits (corrected "
+        "resampled t-test). The estimator differs in three ways: its runs are shorter, its choice is more "
+        "cautious and looks at further splits, and it trains the choice once more on all examples.",
         *table(["dataset", "portfolio", "accuracy", *(f"compared with {rival}" for rival in rivals)], rows),
     ]
 
 
-def describe_best(networks: NetworkComparison) -> str:
-    """Say which methods have the highest means with the network that is better in the mean."""
-    better = int(networks.gains.mean() > 0)
-    means = dict(zip(networks.methods, networks.values[:, :, better].mean(axis=0).tolist(), strict=True))
-    best = sorted(means, key=lambda name: -means[name])[:5]
-    shown = ", ".join(f"{name} {percent(means[name])}" for name in best)
-    return f"The highest means with {networks.networks[better]} are {shown}."
-
-
-def tell_advice(part: Part, networks: NetworkComparison | None) -> list[str]:
+def tell_advice(study: Study) -> list[str]:
     """Return the part of docs/which-algorithm.md that follows from the study."""
-    board, means = part.board, mean_accuracies(part.board)
-    ranks, limits = board.rank(CR), bootstrap_ranks(board, CR, board.algorithms).over_splits or {}
-    order = sorted(ranks, key=lambda name: ranks[name][0])
-    lead = order[0]
-    close = [name for name in order if name in limits and limits[name][0] <= limits[lead][1]]
-    splits, names = read_splits(part), [*part.deep, *part.classical]
-    tuned = {name: fmean(own[name] for own in means.values()) for name in names}
-    default = {
-        name: fmean(fmean(split[name][0][1] for split in own) for own in splits.values()) for name in names
-    }
-    first = best_default(splits, names)
-    gain = fmean(tuned[name] - default[name] for name in names)
-    by_dataset = []
-    for dataset, own in means.items():
-        deep, classical = (max(group, key=lambda n: own[n]) for group in (part.deep, part.classical))
-        by_dataset.append(f"{dataset} {deep} {percent(own[deep])} and {classical} {percent(own[classical])}")
-    worst = [name for name in order if tuned[name] < tuned[lead] - 0.2]
-    extent = f"{len(names)} methods on {', '.join(means)}"
+    networks = compare_networks(study.main, study.network)
+    parts = [study.main, *([study.network] if study.network and networks else [])]
+    lines = ["What the [study](results/study.md) says, all methods tuned without true labels:", ""]
+    behind = []
+    for part in parts:
+        board, defaults, by_dataset = part.board, default_means(part), mean_accuracies(part.board)
+        means = {name: fmean(own[name] for own in by_dataset.values()) for name in board.algorithms}
+        order = sorted(means, key=lambda name: -means[name])
+        lead = rank_order(board)[0]
+        level = [name for name in order if name == lead or mean_difference(board, name, lead)[2] >= 0]
+        first = max(defaults, key=lambda name: defaults[name])
+        best = [
+            f"{dataset} "
+            f"{' and '.join(max(group, key=lambda n: own[n]) for group in (part.deep, part.classical))}"
+            for dataset, own in by_dataset.items()
+        ]
+        lines.append(
+            f"- **With the network {network_of(part.grid)}**, {len(part.grid.hparams_seeds)} configurations: "
+            f"{lead} has the best average rank of {len(order)} methods. Not detectably worse in the mean "
+            f"over {', '.join(by_dataset)} (%): "
+            f"{', '.join(f'{name} {percent(means[name])}' for name in level)}. Without tuning {first} is "
+            f"best ({percent(defaults[first])}); tuning changes a method by "
+            f"{points(fmean(means[name] - defaults[name] for name in order))} points in the mean. Best deep "
+            f"and best classical method: {'; '.join(best)}."
+        )
+        behind.append({name for name in order if means[name] < means[order[0]] - 0.2})
+    worst = sorted(set.intersection(*behind))
     return [
-        f"What the [study](results/study.md) says, of {extent}, each tuned without true labels "
-        f"({len(part.grid.hparams_seeds)} configurations on {len(part.grid.trial_seeds)} splits, chosen by "
-        f"CR), with the network {network_of(part.grid)} unless another is named:",
-        "",
-        f"- **With tuning:** {', '.join(close)}. Their rank intervals overlap with that of {lead}, which has "
-        "the best average rank, so the study cannot tell them apart.",
-        f"- **Without tuning:** the best default is {first} ({percent(default[first])} % in the mean over "
-        f"datasets); default {REFERENCE} has {percent(default[REFERENCE])} %. Tuning "
-        f"changes a method by {points(gain)} points in the mean, and {first} by "
-        f"{points(tuned[first] - default[first])}.",
-        *([f"- **Network:** {networks.describe_change()} {describe_best(networks)}"] if networks else []),
-        f"- **A network or not:** the best deep and the best classical method are on "
-        f"{'; on '.join(by_dataset)}.",
-        f"- **Avoid:** {', '.join(worst) or 'none'}, more than 20 points behind {lead} in the mean.",
-        "- `auto` tries methods of several kinds on your data and chooses by CR: "
-        f"[what that gains](results/auto.md) over {counted(len(means), 'dataset')}.",
+        *lines,
+        *([f"- **Network:** {networks.describe_change()}"] if networks else []),
+        f"- **Avoid:** {', '.join(worst) or 'none'}, more than 20 points behind the best.",
+        "- `auto` tries methods of several kinds on your data and chooses by CR: [what that "
+        f"gains](results/auto.md) over {counted(len(study.main.grid.datasets), 'dataset')}.",
     ]
 
 
@@ -290,7 +274,7 @@ def main(words: Sequence[str] | None = None) -> None:
     study = read_study(args.results, args.sweeps)
     pages = {
         "results/auto.md": tell_portfolio(study.main, study.network),
-        "which-algorithm.md": tell_advice(study.main, compare_networks(study.main, study.network)),
+        "which-algorithm.md": tell_advice(study),
     }
     for name, lines in pages.items():
         replace_part(args.docs / name, lines)

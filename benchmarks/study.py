@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean, median
 
@@ -26,7 +27,7 @@ from scipy import optimize, stats
 
 from plench.criteria import find_criterion
 from plench.report import drawing, figures
-from plench.report.criteria_quality import average_quality, judge_criteria, measure_subset_regret
+from plench.report.criteria_quality import measure_subset_regret
 from plench.report.leaderboard import (
     Leaderboard,
     bootstrap_ranks,
@@ -36,7 +37,14 @@ from plench.report.leaderboard import (
     part_of,
 )
 from plench.report.results import read_results
-from plench.report.statistics import ALPHA, POWER, compare_splits, find_test_ratio, smallest_p
+from plench.report.statistics import (
+    ALPHA,
+    POWER,
+    compare_splits,
+    corrected_t_test,
+    find_test_ratio,
+    smallest_p,
+)
 from plench.report.tables import escape_markdown
 from plench.runs.records import Experiment, Run
 from plench.runs.sweep_spec import Grid, read_sweep
@@ -44,9 +52,12 @@ from plench.text import counted
 
 CR, AA, OA_ES = (find_criterion(name) for name in ("CR", "AA", "OA_ES"))
 CROWD, WIDTH = "_Crowd", 6.5
+REFERENCE = "PRODEN"  # the paper's strong baseline, which later methods have to beat
+UNDATED = ("RF_", "ET_")  # forests: their papers are not about partial labels
 STATE = "study 2026-11"  # the name under which a frozen state is cited
 INCOMPLETE = "**The study is not complete**: [What there is](#what-there-is) names the runs that are missing."
 Rows = list[list[str]]
+Interval = tuple[float, float, float]
 
 
 @dataclass
@@ -115,15 +126,20 @@ def merge_grids(grids: Iterable[Grid]) -> list[Grid]:
 
 
 def explain_variance(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the shares of method, network, and interaction with noise in the variance within each dataset.
+    """Return the shares of method and network in the variance within each dataset, and the rest.
 
-    `values` are mean accuracies by dataset, method and network; the result has a row for each dataset.
+    `values` are mean accuracies by dataset, method and network; the result has a row for each dataset. The
+    shares are ω²: what interaction and chance (the rest) add to them by themselves is taken away.
     """
+    n_methods, n_networks = values.shape[1:]
     centred = values - values.mean(axis=(1, 2), keepdims=True)
     total = (centred**2).sum(axis=(1, 2))
-    method = (centred.mean(axis=2) ** 2).sum(axis=1) * values.shape[2] / total
-    network = (centred.mean(axis=1) ** 2).sum(axis=1) * values.shape[1] / total
-    return np.stack([method, network, 1 - method - network], axis=1)
+    method = (centred.mean(axis=2) ** 2).sum(axis=1) * n_networks
+    network = (centred.mean(axis=1) ** 2).sum(axis=1) * n_methods
+    rest = (total - method - network) / ((n_methods - 1) * (n_networks - 1))
+    by_method = np.maximum(method - (n_methods - 1) * rest, 0) / (total + rest)
+    by_network = np.maximum(network - (n_networks - 1) * rest, 0) / (total + rest)
+    return np.stack([by_method, by_network, 1 - by_method - by_network], axis=1)
 
 
 def divide_variance(groups: Iterable[Sequence[float]]) -> tuple[float, float] | None:
@@ -146,16 +162,48 @@ def detectable(n: int, ratio: float) -> float:
     return float(shift) * math.sqrt(1 / n + ratio)
 
 
+def interval(differences: Sequence[Sequence[float]], ratios: Sequence[float]) -> Interval:
+    """Return the mean over datasets of mean differences over splits, with the limits of its 95 % interval.
+
+    Splits of a dataset overlap: their variance is corrected as Nadeau and Bengio do it, with `ratios` of test
+    to training examples. The degrees of freedom are those of Welch and Satterthwaite; datasets are fixed.
+    """
+    mean = fmean(map(fmean, differences))
+    variances = np.array(
+        [np.var(own, ddof=1) * (1 / len(own) + r) for own, r in zip(differences, ratios, strict=True)]
+    )
+    if not variances.any():
+        return mean, mean, mean
+    freedom = variances.sum() ** 2 / sum(
+        v**2 / (len(d) - 1) for v, d in zip(variances, differences, strict=True)
+    )
+    half = float(stats.t.ppf(1 - ALPHA / 2, freedom)) * math.sqrt(variances.sum()) / len(differences)
+    return mean, mean - half, mean + half
+
+
+def mean_difference(board: Leaderboard, first: str, second: str) -> Interval:
+    """Return the mean difference of two methods over datasets, on the same splits, with its 95 % interval."""
+    differences, ratios = [], []
+    for dataset, settings in board.datasets.items():
+        mine, others = (board.dataset_splits(dataset, name, CR) for name in (first, second))
+        cell = board.cell(settings[0], first, CR)
+        assert cell is not None
+        differences.append([mine[trial] - others[trial] for trial in mine])
+        ratios.append(find_test_ratio(cell))
+    return interval(differences, ratios)
+
+
 def compare_best(
     board: Leaderboard, dataset: str, groups: tuple[Collection[str], Collection[str]]
-) -> tuple[list[str], str, float]:
-    """Compare the best methods of two groups: names with means, the difference with its p, its value."""
+) -> tuple[list[str], str, float, float | None]:
+    """Compare the best methods of two groups: names with means, the difference with its p, and both."""
     means = board.dataset_means(dataset, CR)
     first, second = (max(group, key=lambda name: means[name]) for group in groups)
     (found,) = compare_splits(replace(board, settings=tuple(board.datasets[dataset])), CR, first, second)
     p_value = "none" if found["p_value"] is None else f"{found['p_value']:.2g}"
     best = [f"{name} {percent(means[name])}" for name in (first, second)]
-    return best, f"{points(found['difference'])} (p {p_value})", found["difference"]
+    shown = f"{points(found['difference'])} (p {p_value})"
+    return best, shown, found["difference"], found["p_value"]
 
 
 @dataclass
@@ -186,9 +234,9 @@ class NetworkComparison:
 
     @property
     def shares(self) -> NDArray[np.float64]:
-        """Shares of the variance by dataset: of all methods, then of the better half.
+        """Shares of the variance by dataset: of all methods, then of the half with the highest means.
 
-        Methods that fail inflate the method's share; the half is of the means over datasets and networks.
+        Methods that fail inflate the method's share among all; choosing a half narrows it.
         """
         better = np.argsort(-self.values.mean(axis=(0, 2)))[: self.half]
         return np.hstack([explain_variance(own) for own in (self.values, self.values[:, better])])
@@ -229,6 +277,20 @@ def years_of(runs: Iterable[Run]) -> dict[str, int]:
     return {name: int(year[1]) for name, year in found.items() if year}
 
 
+def rank_order(board: Leaderboard) -> list[str]:
+    """Return the methods by average rank, the best first."""
+    ranks = board.rank(CR)
+    return sorted(ranks, key=lambda name: ranks[name][0])
+
+
+def default_means(part: Part) -> dict[str, float]:
+    """Return the mean test accuracy of each method's default configuration over datasets and splits."""
+    found = group_by(
+        (run for run in part.runs if run.hparams_seed == 0), lambda run: run.experiment.algorithm
+    )
+    return {name: fmean(v for run in own if (v := test_of(run)) is not None) for name, own in found.items()}
+
+
 def mean_accuracies(board: Leaderboard) -> dict[str, dict[str, float]]:
     """Return mean test accuracies chosen by CR, by dataset and method."""
     return {dataset: board.dataset_means(dataset, CR) for dataset in board.datasets}
@@ -251,6 +313,12 @@ def points(value: float) -> str:
     return signed(100 * value, 1)
 
 
+def show_interval(values: Interval) -> str:
+    """Show a difference in points with its interval."""
+    mean, low, high = map(points, values)
+    return f"{mean} ({low} to {high})"
+
+
 def signed(value: float, digits: int) -> str:
     """Show a number with its sign."""
     return f"{value:+.{digits}f}".replace("-", "−")
@@ -259,53 +327,60 @@ def signed(value: float, digits: int) -> str:
 # The sections. Each returns lines of Markdown, and says what it lacks while it cannot be written.
 
 
-def tell_first(part: Part, networks: NetworkComparison | None) -> list[str]:
-    board, n = part.board, counted(len(part.grid.datasets), "dataset")
-    ranks, limits = board.rank(CR), bootstrap_ranks(board, CR, board.algorithms).over_splits or {}
-    order = sorted(ranks, key=lambda name: ranks[name][0])
+def tell_first(main: Part, other: Part | None, networks: NetworkComparison | None) -> list[str]:
+    order = rank_order(main.board)
     if len(order) < 3:
         return ["There are too few complete methods for a result."]
-    lead, second = order[:2]
-    kind = "classical" if lead in part.classical else board.family(lead)
-    close = [name for name in order[1:] if limits and limits[name][0] <= limits[lead][1]]
-    by_dataset = mean_accuracies(board)
-    means = {name: fmean(own[name] for own in by_dataset.values()) for name in (lead, second)}
-    lines = [
-        f"Of {len(order)} methods on {n}, tuned without true labels, {lead} ({kind}) has the best average "
-        f"rank, and a mean accuracy {points(means[lead] - means[second])} points from that of {second}, the "
-        f"second; the rank intervals of {len(close)} others overlap with its own."
-    ]
-    years = years_of(part.runs)
-    dated = [name for name in close if name in years]
-    if dated and lead in years:
-        oldest = min(dated, key=lambda name: years[name])
-        lines[0] += (
-            f" {lead} was published in {years[lead]}, {oldest}, the oldest of these, in {years[oldest]}."
+    years, parts = years_of(main.runs), [main, *([other] if other and networks else [])]
+
+    def dated(name: str) -> str:
+        return f"{name} ({years[name]})" if name in years else name
+
+    better, leads = [], []
+    for part in parts:
+        board, lead = part.board, rank_order(part.board)[0]
+        setting = f"with {network_of(part.grid)} and {len(part.grid.hparams_seeds)} configurations"
+        names = [name for name in board.algorithms if REFERENCE in board.algorithms and name != REFERENCE]
+        found = {name: mean_difference(board, name, REFERENCE) for name in names}
+        better += [f"{name} {setting}" for name in names if found[name][1] > 0]
+        gap = f", {show_interval(found[lead])} points compared with {REFERENCE}" if lead in found else ""
+        leads.append(f"{setting}: {dated(lead)}{gap}")
+    lines = []
+    if REFERENCE in order:
+        extent = f"On {counted(len(main.grid.datasets), 'dataset')}, tuned without true labels,"
+        found_none = (
+            f"none of {len(order) - 1} other methods is detectably better than {dated(REFERENCE)} with "
+            f"{'either' if len(parts) > 1 else 'the'} network"
         )
-    simple = [name for name in order if name in part.classical]
-    if simple and lead not in simple:
-        leads = [
-            dataset for dataset, own in by_dataset.items() if max(own, key=lambda name: own[name]) in simple
-        ]
-        where = (
-            f"it or another classical method is best on {', '.join(leads)}"
-            if leads
-            else "none leads a dataset"
-        )
+        found_some = f"these are detectably better than {dated(REFERENCE)}: {', '.join(better)}"
+        lines.append(f"{extent} {found_some if better else found_none}.")
+    lines.append(
+        f"Best average rank {'; '.join(leads)}. These differences are means over datasets with 95 % "
+        "intervals over splits, not corrected for the number of methods."
+    )
+    simple = [name for name in order if name in main.classical]
+    if simple:
+        leaders = {
+            dataset: max(own, key=lambda name: own[name])
+            for dataset, own in mean_accuracies(main.board).items()
+        }
+        led = [f"{name} is best on {dataset}" for dataset, name in leaders.items() if name in simple]
         lines.append(
-            f"The best classical method, {simple[0]}, is at place {order.index(simple[0]) + 1}; {where}."
+            f"The best classical method, {simple[0]}, is in place {order.index(simple[0]) + 1} of "
+            f"{len(order)}; {', '.join(led) or 'no classical method leads a dataset'}."
         )
     if networks:
-        plain = networks.overall[0]
-        n_close = int((plain[1:] >= plain[0] - float(networks.gains.mean())).sum())
-        shares = ", ".join(
-            f"{percent(own[4], 0)} % on {dataset} (the method {percent(own[3], 0)} %)"
+        plain, gain = networks.overall[0], float(networks.gains.mean())
+        n_close = int((plain[1:] >= plain[0] - gain).sum())
+        shares = "; ".join(
+            f"on {dataset} the network explains {percent(own[4], 0)} % and the method {percent(own[3], 0)} %"
             for dataset, own in zip(networks.grid.datasets, networks.shares, strict=True)
         )
+        first, second = networks.networks
         lines.append(
-            f"{networks.describe_change()} {networks.networks[1]} only adds a batch normalisation; with "
-            f"{networks.networks[0]}, {n_close} of the other methods are that close to the best. Among the "
-            f"{networks.half} best methods the network explains this much of the variance: {shares}."
+            f"{networks.describe_change()} {second} is {first} with a batch normalisation. With {first}, "
+            f"{counted(n_close, 'other method')} come that close to the best. Of the variance among the "
+            f"{networks.half} best methods, {shares}."
         )
     return lines
 
@@ -329,10 +404,10 @@ def tell_extent(parts: Sequence[Part], main: Part) -> list[str]:
         rows.append(row(part, "earlier: classical methods"))
     lines = ["## What there is", *table(header, rows), ""]
     missing = [part for part in parts if part.missing]
-    lines += [
-        f"- {'Incomplete' if part.n_finished else 'Not run'}, {part.title}: {'; '.join(part.missing)}."
-        for part in missing
-    ]
+    for part in missing:
+        lacking = "; ".join(part.missing) if part.n_finished else ", ".join(part.grid.algorithms)
+        name = part.title.partition(":")[0]
+        lines.append(f"- {name}, {'incomplete' if part.n_finished else 'not run'}: {lacking}.")
     said = "A method that lacks a planned run is left out of the comparisons of that part."
     return [*lines, *([""] if missing else []), said]
 
@@ -356,17 +431,19 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
         figure = figures.draw_slopes(slopes[0], slopes[1], names, "mean test accuracy (%)", WIDTH)
         drawing.save_figure(figure, folder / "study-network.svg")
     ordered = sorted(enumerate(found.methods), key=lambda item: ranks[1][item[1]])
-    sources = ("method", "network", "interaction and noise")
+    sources = ("method", "network", "rest")
     return [
         title,
         "",
         f"{found.describe_change()} In means over datasets, the best and the worst method are "
-        f"{spreads[0][0]} points apart with {names[0]} and {spreads[0][1]} with {names[1]}; the "
-        f"{half} best of each network lie within {spreads[1][0]} and {spreads[1][1]} points, and the first "
-        f"leads the second by {spreads[2][0]} and {spreads[2][1]}. Ranks under both correlate by {rho:.2f}. "
-        f"Both have the same {len(grid.hparams_seeds)} configurations and {len(grid.trial_seeds)} splits, "
-        "chosen by CR. Shares of the variance of mean accuracies within a dataset, in percent, of all "
-        f"methods and of the {half} with the highest means over both networks:",
+        f"{spreads[0][0]} points apart with {names[0]} and {spreads[0][1]} with {names[1]}; the {half} best "
+        f"of each network lie within {spreads[1][0]} and {spreads[1][1]} points, and the first leads the "
+        f"second by {spreads[2][0]} and {spreads[2][1]}. Ranks under both correlate by {rho:.2f}. Both have "
+        f"the same {len(grid.hparams_seeds)} configurations and {len(grid.trial_seeds)} splits, chosen by "
+        "CR. The table has shares of the variance of mean accuracies within a dataset (ω², in percent), "
+        f"among all methods and among the {half} with the highest means over both networks. Methods that "
+        "fail inflate the method's share among all; choosing the best by these means narrows it. The rest "
+        "is interaction and chance.",
         *table(
             ["dataset", *sources, *(f"{source}, {half} best" for source in sources), "change (points)"],
             rows,
@@ -385,25 +462,44 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def tell_leaderboard(board: Leaderboard, folder: Path) -> list[str]:
-    names, title = board.algorithms, "## Leaderboard"
+def tell_leaderboard(part: Part, folder: Path) -> list[str]:
+    board, title = part.board, "## Leaderboard"
+    names = board.algorithms
     if len(names) < 3:
         return [title, "", f"Not yet: {counted(len(names), 'complete method')}; 3 are needed."]
     found, ranks, means = bootstrap_ranks(board, CR, names), board.rank(CR), mean_accuracies(board)
-    limits = found.over_splits or {}
-    rows = []
-    for name in sorted(names, key=lambda name: ranks[name][0]):
-        interval = "{:.1f} to {:.1f}".format(*limits[name]) if name in limits else "none"
+    limits, defaults = found.over_splits or {}, default_means(part)
+    rows, gains = [], []
+    for name in rank_order(board):
+        within = "{:.1f} to {:.1f}".format(*limits[name]) if name in limits else "none"
         accuracies = [means[d][name] for d in means]
-        figures_of = [percent(fmean(accuracies)), *map(percent, accuracies)]
-        rows.append([name, f"{ranks[name][0]:.1f}", interval, *figures_of])
+        compared = (
+            [show_interval(mean_difference(board, name, REFERENCE)) if name != REFERENCE else ""]
+            if REFERENCE in names
+            else []
+        )
+        figures_of = [
+            percent(fmean(accuracies)),
+            *compared,
+            *map(percent, accuracies),
+            percent(defaults[name]),
+        ]
+        rows.append([name, f"{ranks[name][0]:.1f}", within, *figures_of])
+        gains.append(fmean(accuracies) - defaults[name])
     extent = f"{counted(len(names), 'method')} on {counted(len(means), 'dataset')}"
+    columns = ["mean (%)", *([f"compared with {REFERENCE} (points)"] if REFERENCE in names else []), *means]
     lines = [
         title,
         "",
-        f"{extent}, chosen by CR. Ranks have 95 % bootstrap intervals over splits. "
-        + "".join(f"{reason[:1].upper()}{reason[1:]}. " for reason in found.reasons).rstrip(),
-        *table(["method", "average rank", "95 % over splits", "mean (%)", *means], rows),
+        f"{extent}, network {network_of(part.grid)}, {len(part.grid.hparams_seeds)} configurations on "
+        f"{len(part.grid.trial_seeds)} splits, chosen by CR. Ranks have 95 % bootstrap intervals over "
+        "splits, which treat splits as independent and are somewhat too narrow. "
+        + "".join(f"{reason[:1].upper()}{reason[1:]}. " for reason in found.reasons)
+        + "Differences of means are of the same splits, with 95 % intervals that allow for their overlap "
+        "(Nadeau and Bengio). The last column is the default configuration, without any search: tuning "
+        f"changes a method by {points(fmean(gains))} points in the mean, and "
+        f"{sum(gain < 0 for gain in gains)} of {len(names)} methods lose by it.",
+        *table(["method", "average rank", "95 % over splits", *columns, "defaults, mean (%)"], rows),
     ]
     if found.widest:
         with drawing.figure_style():
@@ -430,14 +526,15 @@ def tell_odd(part: Part) -> list[str]:
         shares = [values["ascent"] for values in logged if values.get("ascent") is not None]
         if shares:
             line += (
-                f" In {percent(fmean(shares), 0)} % of its steps some class's estimated risk is negative. "
-                "Such a step pushes this risk up and ignores the others. That is the method; its assumption "
-                "of uniform complementary labels does not hold here."
+                f" In {percent(fmean(shares), 0)} % of {name}'s steps at least one class has a negative risk "
+                "estimate. By its definition such a step only pushes these risks up. The estimate is "
+                "unbiased for complementary labels that are drawn uniformly, which candidate sets of people "
+                "are not."
             )
         oracle = [part.board.dataset_means(dataset, OA_ES)[name] for dataset in means]
         line += (
-            f" Choosing by true validation labels does not help: {percent(fmean(oracle))} % in the mean over "
-            f"datasets, {percent(fmean(own[name] for own in means.values()))} % by CR."
+            f" Chosen by true validation labels it has {percent(fmean(oracle))} % in the mean over datasets, "
+            f"by CR {percent(fmean(own[name] for own in means.values()))} %."
         )
         lines.append(line)
     ranks = part.board.rank(CR)
@@ -464,10 +561,12 @@ def tell_state(source: Path, n_runs: int) -> list[str]:
     ]
     verified = source.with_name("verified.txt")
     if verified.exists():
-        *_, last = verified.read_text(encoding="utf-8").splitlines()
+        *repeated, last = verified.read_text(encoding="utf-8").splitlines()
+        n_equal = sum(line.rpartition(": ")[2].startswith("bit-equal") for line in repeated)
         lines.append(
-            f"Repeated with `plench results verify`: {last[:1].lower()}{last[1:]}; `results/verified.txt` "
-            "has each run. Runs from another processor need not be bit-equal."
+            f"`plench results verify`: {last}; {n_equal} are bit-equal, the others, from other versions or "
+            "processors, agree in every accuracy of the last record within 0.05. `results/verified.txt` has "
+            "each run."
         )
     return lines
 
@@ -476,30 +575,32 @@ def tell_classical(main: Part, second: Part | None) -> list[str]:
     title = "## Deep against classical"
     if not main.deep or not main.classical:
         return [title, "", "Not yet: a complete method of each kind is needed."]
-    rows, said = [], []
-    for part in (main, second):
+    rows, said, p_values = [], [], []
+    grid = replace(second.grid if second else main.grid, algorithms=main.grid.algorithms)
+    for part in (take_part("", replace(grid, hparams=main.grid.hparams), main.runs), second):
         if part is None or not part.deep:
             said.append("With another network: not yet, no method is complete.")
             continue
-        # The classical methods with as many configurations as the networks had.
-        names = (*part.deep, *main.classical)
-        board = take_part("", replace(part.grid, algorithms=names), [*part.runs, *main.runs]).board
-        network, behind = network_of(part.grid), []
-        for dataset in board.datasets:
-            best, difference, value = compare_best(board, dataset, (part.deep, main.classical))
-            means = board.dataset_means(dataset, CR)
-            below = sum(means[name] < max(means[n] for n in main.classical) for name in part.deep)
-            behind += [dataset] if value < 0 else []
+        network, leading = network_of(part.grid), []
+        for dataset in part.board.datasets:
+            groups = (part.deep, part.classical)
+            best, difference, value, p_value = compare_best(part.board, dataset, groups)
+            means = part.board.dataset_means(dataset, CR)
+            below = sum(means[name] < max(means[n] for n in part.classical) for name in part.deep)
+            leading += [dataset] if value < 0 else []
+            p_values.append(1.0 if p_value is None else p_value)
             rows.append([dataset, network, *best, difference, f"{below} of {len(part.deep)}"])
-        where = f"on {', '.join(behind)}" if behind else "nowhere"
+        where = f"on {', '.join(leading)}" if leading else "on no dataset"
         said.append(f"With {network} a classical method has the best mean {where}.")
-    counts = f"{len(main.deep)} deep, {len(main.classical)} classical"
+    n_found = sum(p < ALPHA for p in p_values)
     header = ["dataset", "network", "best deep", "best classical", "difference (points)"]
     return [
         title,
         "",
-        " ".join(said) + f" The best of a group is flattered by the group's size ({counts}). "
-        "p: corrected resampled t-test, not corrected for the choice of the best.",
+        f"{' '.join(said)} {n_found} of these {len(rows)} differences {'is' if n_found == 1 else 'are'} "
+        f"significant at {100 * ALPHA:.0f} % (corrected resampled t-test, not corrected for the choice of "
+        f"the best). All have {len(grid.hparams_seeds)} configurations. The best of a larger group looks "
+        f"better by chance, and there are {len(main.deep)} deep and {len(main.classical)} classical methods.",
         *table([*header, "deep methods below the best classical"], rows),
     ]
 
@@ -518,7 +619,7 @@ def tell_slow(part: Part | None, main: Part, runs: Sequence[Run]) -> list[str]:
     ]
     for dataset in together.board.datasets:
         if others:
-            best, difference, _ = compare_best(together.board, dataset, (part.deep, others))
+            best, difference, *_ = compare_best(together.board, dataset, (part.deep, others))
             slower = counted(len(part.deep), "slower method")
             lines.append(
                 f"{dataset}: the best of {slower} has {best[0]} %, the best of {len(others)} others "
@@ -536,39 +637,38 @@ def tell_criteria(part: Part, folder: Path) -> list[str]:
     if not runs:
         return [title, "", "Not yet: no deep method is complete."]
     shown = (CR, AA)
-    averages = average_quality(judge_criteria(runs, shown), "dataset")
     by_dataset = group_by(runs, lambda run: run.experiment.dataset)
     n, rows = len(part.grid.hparams_seeds), []
+    few, spans = min(5, n), [list[float]() for _ in shown]
     with drawing.figure_style():
         figure, panels, _ = drawing.new_panels(WIDTH, len(by_dataset), 2.0, 0.3, (0.3, 1.6), sharey=True)
         for axes, (dataset, own) in zip(panels, sorted(by_dataset.items()), strict=True):
             curve = measure_subset_regret(own, shown)
             assert curve is not None
-            costs = [averages[criterion.name, dataset].regret for criterion in shown]
-            row = [dataset, *("none" if cost is None else percent(cost) for cost in costs)]
+            row = [dataset]
             for i, criterion in enumerate(shown):
                 values, line = [100 * value for value in curve.regrets[i]], drawing.DASHES[i]
                 xs = range(1, len(values) + 1)
                 axes.plot(xs, values, color=drawing.DARK, linestyle=line, label=criterion.title)
-                few = min(5, n) - 1
-                row.append(" / ".join(signed(values[k], 1) for k in (0, few, -1)))
-            row.append(" / ".join(percent(curve.accuracies[0][k]) for k in (0, min(5, n) - 1, -1)))
+                row.append(" / ".join(signed(values[k - 1], 1) for k in (1, few, n)))
+                spans[i].append(values[-1])
+            row.append(" / ".join(percent(curve.accuracies[0][k - 1]) for k in (1, few, n)))
             axes.set(title=dataset, xlabel="configurations tried")
             drawing.add_grid(axes)
             rows.append(row)
         panels[0].set_ylabel("points below the oracle")
         panels[0].legend(frameon=False)
         drawing.save_figure(figure, folder / "study-regret.svg")
-    tried = f"with 1 / {min(5, n)} / {n} configurations"
-    spans = [[float(row[i]) for row in rows if row[i] != "none"] for i in (1, 2)]
-    said = [f"{c.title} {min(own):.1f} to {max(own):.1f}" for c, own in zip(shown, spans, strict=True) if own]
+    tried = f"with 1 / {few} / {n}"
+    said = [f"{c.title} {min(own):.1f} to {max(own):.1f}" for c, own in zip(shown, spans, strict=True)]
     return [
         title,
         "",
         "Points of test accuracy lost compared with choosing by true validation labels (OA w/ ES), means "
-        f"over {counted(len(part.deep), 'deep method')} and {len(part.grid.trial_seeds)} splits. By "
-        f"dataset: {', '.join(said)}. A negative cost is chance: validation sets are small.",
-        *table(["dataset", "CR", "AA", f"CR {tried}", "AA likewise", "accuracy by CR likewise (%)"], rows),
+        f"over {counted(len(part.deep), 'deep method')} and {len(part.grid.trial_seeds)} splits, by the "
+        f"number of configurations tried. By dataset, with all {n}: {', '.join(said)}. A negative cost is "
+        "chance: validation sets are small.",
+        *table(["dataset", *(f"{c.title} {tried}" for c in shown), f"accuracy by CR {tried} (%)"], rows),
         "",
         "![Cost of choosing by CR and AA by the number of configurations tried](study-regret.svg)",
     ]
@@ -599,22 +699,39 @@ def tell_spread(part: Part, everything: Sequence[Run]) -> list[str]:
     repeated = measure(defaults)
     rows = []
     for dataset in sorted({experiment.dataset for experiment in tuned}):
-        found = [divided for experiment, divided in tuned.items() if experiment.dataset == dataset]
-        split, within = (fmean(values) for values in zip(*found, strict=True))
-        seeds = [own[1] for experiment, own in repeated.items() if experiment.dataset == dataset]
-        shown = [split, max(within - fmean(seeds), 0.0), fmean(seeds)] if seeds else [split]
-        deviations = [percent(math.sqrt(value)) for value in shown] + ["unknown"] * (3 - len(shown))
-        rows.append([dataset, *deviations, percent(math.sqrt(within)), percent(split / (split + within), 0)])
+        own, seeds = (
+            {
+                experiment.algorithm: found
+                for experiment, found in group.items()
+                if experiment.dataset == dataset
+            }
+            for group in (tuned, repeated)
+        )
+        names = sorted(own.keys() & seeds.keys() or own.keys())
+        split, within = (fmean(own[name][i] for name in names) for i in (0, 1))
+        seed = fmean(seeds[name][1] for name in names) if seeds else None
+        parts = [split, None, None] if seed is None else [split, max(within - seed, 0.0), seed]
+        deviations = ["unknown" if value is None else percent(math.sqrt(value)) for value in (*parts, within)]
+        rows.append([dataset, f"{len(names)}", *deviations, percent(split / (split + within), 0)])
     lengths = " or ".join(sorted({experiment.budget for experiment in repeated})) or "none yet"
     return [
         title,
         "",
-        "Standard deviations of test accuracy in points, roots of variances averaged over "
-        f"{counted(len(part.deep), 'method')}, checkpoints by CR. Configurations are drawn anew for each "
-        "split, and each has its own seed: what differs within a split is both. The seed's part is that of "
-        f"repeated default runs ({lengths}), and the configuration's what remains.",
+        "Standard deviations of test accuracy in points (roots of variances averaged over methods), of "
+        "checkpoints chosen by CR. Configurations are drawn anew for each split, and each has its own seed, "
+        "so that runs of a split differ in configuration and seed. The seed's part is that of repeated "
+        f"default runs ({lengths}), and the configuration's what remains.",
         *table(
-            ["dataset", "split", "configuration", "seed", "within a split", "share of the split (%)"], rows
+            [
+                "dataset",
+                "methods",
+                "split",
+                "configuration",
+                "seed",
+                "within a split",
+                "share of the split (%)",
+            ],
+            rows,
         ),
     ]
 
@@ -626,31 +743,33 @@ def tell_power(part: Part) -> list[str]:
         return [title, "", "Not yet: two complete methods are needed."]
     rows, n_found = [], 0
     for dataset in part.board.datasets:
-        splits = [part.board.dataset_splits(dataset, name, CR) for name in names]
-        pairs = [[a[t] - b[t] for t in a if t in b] for i, a in enumerate(splits) for b in splits[:i]]
         cell = part.board.cell(part.board.datasets[dataset][0], names[0], CR)
         assert cell is not None
-        ratio, spread = find_test_ratio(cell), median(float(np.std(pair, ddof=1)) for pair in pairs)
+        ratio = find_test_ratio(cell)
+        splits = [part.board.dataset_splits(dataset, name, CR) for name in names]
+        pairs = [[a[t] - b[t] for t in a if t in b] for a, b in combinations(splits, 2)]
+        spread = median(float(np.std(pair, ddof=1)) for pair in pairs)
         found = [spread * detectable(m, ratio) for m in (n, 10, 1000)]
         n_found += found[0] <= 0.01
-        smaller = sum(abs(fmean(pair)) < found[0] for pair in pairs)
-        rows.append([dataset, *map(percent, (spread, *found)), f"{smaller} of {len(pairs)}"])
-    where = "any of them" if n_found == 0 else "the other datasets"
+        open_pairs = sum((p := corrected_t_test(pair, ratio)) is not None and p >= ALPHA for pair in pairs)
+        rows.append([dataset, *map(percent, (spread, *found)), f"{open_pairs} of {len(pairs)}"])
     claim = (
-        f" A published lead of one point from so few splits is not evidence on {where}."
+        f" On the {'others' if n_found else 'datasets here'}, a published lead of one point from so few "
+        "splits is not evidence by itself."
         if n_found < len(rows)
         else ""
     )
     return [
         title,
         "",
-        f"With {n} splits a difference of one point can be found on {n_found} of "
-        f"{counted(len(rows), 'dataset')}.{claim} The table has the mean difference of two methods, in "
-        f"points, that the corrected resampled t-test finds at {100 * ALPHA:.0f} % in {100 * POWER:.0f} % of "
-        "studies. Splits of one dataset overlap, so that even a thousand of them are not enough for less.",
+        f"With {n} splits, the median pair of methods would need more than one point on "
+        f"{len(rows) - n_found} of {counted(len(rows), 'dataset')}.{claim} The table has the mean difference "
+        f"that the corrected resampled t-test finds at {100 * ALPHA:.0f} % in {100 * POWER:.0f} % of "
+        "studies, for the median spread of paired differences, in points. Splits of one dataset overlap, so "
+        "that even 1,000 splits cannot detect a smaller difference.",
         *table(
             ["dataset", "spread of differences", f"with {n} splits", "with 10", "with 1,000",
-             f"pairs of methods closer than found with {n}"],
+             f"pairs not significantly different with {n}"],
             rows,
         ),
     ]  # fmt: skip
@@ -673,56 +792,77 @@ def tell_crowd(part: Part | None, runs: Sequence[Run]) -> list[str]:
         "Candidate sets are the unions of all answers. Methods marked (answers) also see who gave which: "
         "MV_LR takes the majority vote, DS_LR Dawid and Skene's estimate. Configurations 0 to "
         f"{part.grid.n_hparams - 1}, chosen by CR; {len(part.deep)} of {len(part.grid.algorithms)} planned "
-        "deep methods are complete. The test set is the same for all splits, which makes the test cautious.",
+        "deep methods are complete. All splits share one test set, so that p says nothing about other test "
+        "sets.",
         "",
     ]
     for dataset in board.datasets:
-        means, (best, difference, _) = (
-            board.dataset_means(dataset, CR), compare_best(board, dataset, (others, answers))
-        )  # fmt: skip
-        behind = sum(means[name] < max(means[own] for own in answers) for name in others)
+        means = board.dataset_means(dataset, CR)
+        best, difference, *_ = compare_best(board, dataset, (others, answers))
+        top = best[1].rpartition(" ")[0]
+        behind = sum(means[name] < means[top] for name in others)
         lines.append(
             f"- {dataset}: best on candidate sets {best[0]} %, best on answers {best[1]} %: {difference}. "
-            f"{behind} of {len(others)} methods on candidate sets are behind the latter."
+            f"{behind} of {len(others)} methods on candidate sets score lower than {top}."
         )
+        if "LR_EM" in others:
+            (alike, shown, *_) = compare_best(board, dataset, (["LR_EM"], answers))
+            lines[-1] += f" The same linear model on sets and on answers: {' and '.join(alike)}: {shown}."
     by_dataset = mean_accuracies(board)
     order = sorted(board.algorithms, key=lambda name: -fmean(own[name] for own in by_dataset.values()))
     rows = [[name, *(percent(own[name]) for own in by_dataset.values())] for name in order]
     return [*lines, *table(["method", *(f"{dataset} (%)" for dataset in by_dataset)], rows)]
 
 
-def tell_time(parts: Iterable[Part | None]) -> list[str]:
-    rows, machines = [], set()
+def tell_time(parts: Sequence[Part | None]) -> list[str]:
+    rows = []
     for part in parts:
         for name, own in group_by(part.runs if part else (), lambda run: run.experiment.algorithm).items():
-            seconds = [part_of(run.info, "timings").get("training_seconds") for run in own]
-            known = [value for value in seconds if isinstance(value, int | float)]
-            machines |= {str(part_of(run.info, "versions").get("platform")) for run in own}
-            if known and part:
-                network = "none" if own[0].experiment.fitted else network_of(part.grid)
-                stacked = sum(run.stack_size > 1 for run in own)
-                shown = [name, network, f"{median(known):.1f}", f"{stacked:,} of {len(own):,}"]
-                rows.append((median(known), shown))
+            if own[0].experiment.fitted and part is not parts[0]:
+                continue  # the same runs
+            network = "none" if own[0].experiment.fitted else network_of(part.grid) if part else ""
+            by_processor = group_by(
+                own, lambda run: str(part_of(run.info, "versions").get("arithmetic")).partition(",")[0]
+            )
+            for processor, same in by_processor.items():
+                seconds = [part_of(run.info, "timings").get("training_seconds") for run in same]
+                known = [value for value in seconds if isinstance(value, int | float)]
+                if known:
+                    stacked = sum(run.stack_size > 1 for run in same)
+                    shown = [
+                        processor,
+                        name,
+                        network,
+                        f"{median(known):.1f}",
+                        f"{stacked:,} of {len(same):,}",
+                    ]
+                    rows.append((processor, median(known), shown))
     if not rows:
         return ["## Time", "", "Not yet: no complete method."]
-    header = ["method", "network", "seconds", "stacked runs"]
     return [
         "## Time",
         "",
-        "Median seconds of training per run; of a stacked run, its share of the stack's time. The runs come "
-        f"from {counted(len(machines), 'kind')} of machine, whose other load is not recorded: only large "
-        "differences mean anything. [step.md](step.md) compares methods side by side.",
-        *table(header, [row for _, row in sorted(rows, key=lambda item: item[0])]),
+        "Median seconds of training per run; of a stacked run, its share of the stack's time. Compare only "
+        "within one kind of processor, and only large differences: other load of the machines is not "
+        "recorded. [step.md](step.md) compares methods side by side.",
+        *table(
+            ["arithmetic", "method", "network", "seconds", "stacked runs"],
+            [row for *_, row in sorted(rows, key=lambda item: item[:2])],
+        ),
     ]
 
 
 def tell_history(part: Part, folder: Path) -> list[str]:
     title, board = "## Has the field moved?", part.board
     years, ranks, means = years_of(part.runs), board.rank(CR), mean_accuracies(board)
-    dated = [(years[n], n) for n in board.algorithms if n in years and n in ranks]
+    dated = [
+        (years[n], n) for n in board.algorithms if n in years and n in ranks and not n.startswith(UNDATED)
+    ]
     if len(dated) < 4:
         return [title, "", f"Not yet: {counted(len(dated), 'dated method')}; 4 are needed."]
     accuracy = {name: fmean(means[d][name] for d in means) for _, name in dated}
+
+    p_values: list[float] = []
 
     def correlate(kept: Sequence[tuple[int, str]]) -> str:
         by = {"mean accuracy": accuracy, "average rank": {name: ranks[name][0] for _, name in kept}}
@@ -730,13 +870,14 @@ def tell_history(part: Part, folder: Path) -> list[str]:
             what: stats.spearmanr([year for year, _ in kept], [values[name] for _, name in kept])
             for what, values in by.items()
         }
+        p_values.extend(own.pvalue for own in found.values())
         return " and ".join(
             f"{signed(own.statistic, 2)} with the {what} (p = {own.pvalue:.2g})"
             for what, own in found.items()
         )
 
     deep = [item for item in dated if item[1] in part.deep]
-    alone = "too few"
+    overall, alone = correlate(dated), "too few"
     if len(deep) > 3 and len({year for year, _ in deep}) > 1:
         alone = f"{correlate(deep)}, over {len(deep)}"
     xs = [year for year, _ in dated]
@@ -758,9 +899,11 @@ def tell_history(part: Part, folder: Path) -> list[str]:
     return [
         title,
         "",
-        f"Over {counted(len(dated), 'method')} from {min(xs)} to {max(xs)}, classical ones included, "
-        f"Spearman's correlation of the year is {correlate(dated)}; a negative one with the rank means that "
-        f"newer methods rank better. Within deep methods alone: {alone}.",
+        f"{'No trend is significant.' if min(p_values) >= ALPHA else 'Some trend is significant.'} Over "
+        f"{counted(len(dated), 'method')} from {min(xs)} to {max(xs)}, classical ones included, Spearman's "
+        f"correlation of the year is {overall}; a negative one with the rank means that newer methods rank "
+        f"better. Within deep methods alone: {alone}. Forests are left out: their papers are not about "
+        "partial labels.",
         "",
         f"![Accuracy and rank of {len(dated)} methods by year of publication](study-years.svg)",
     ]
@@ -772,7 +915,8 @@ def tell_limits(part: Part) -> list[str]:
     if smallest_p(n) >= ALPHA:
         datasets = (
             f"{counted(n, 'dataset')}: the smallest p-value of a signed-rank test over them is "
-            f"{smallest_p(n):.2g}, so no difference over datasets can be significant at {100 * ALPHA:.0f} %."
+            f"{smallest_p(n):.2g}, so that it cannot find any difference at {100 * ALPHA:.0f} %. What is "
+            "said of means over datasets holds for these datasets."
         )
     return [
         "## What this cannot say",
@@ -787,7 +931,8 @@ def tell_limits(part: Part) -> list[str]:
 
 @dataclass
 class Study:
-    """The runs of the study, what was planned, the main part with classical methods, and the other parts."""
+    """The runs of the study, what was planned, the main part and the other network with classical methods,
+    and the other parts."""
 
     runs: Sequence[Run]
     planned: list[Part]
@@ -820,11 +965,16 @@ def read_study(source: Path, sweeps: Sequence[Path]) -> Study:
     def find(wanted: Callable[[Grid], bool]) -> Part | None:
         return next((take_part("", grid, runs) for grid in others if wanted(grid)), None)
 
+    network = find(lambda grid: network_of(grid) != model and grid.datasets == datasets)
+    if network is not None:
+        network = take_part(
+            "", replace(network.grid, algorithms=(*network.grid.algorithms, *main.classical)), runs
+        )
     return Study(
         runs,
         planned,
         main,
-        network=find(lambda grid: network_of(grid) != model and grid.datasets == datasets),
+        network=network,
         crowd=find(lambda grid: all(name.endswith(CROWD) for name in grid.datasets)),
         slow=find(lambda grid: network_of(grid) == model and set(grid.datasets) < set(datasets)),
     )
@@ -838,12 +988,12 @@ def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     complete = not any(part.missing for part in planned)
     sections: list[list[str]] = [
-        ["# The study", "", *tell_first(main, networks)],
+        ["# The study", "", *tell_first(main, network, networks)],
         [] if complete else [INCOMPLETE],
         tell_state(source, len(runs)),
         tell_extent(planned, main),
         tell_network(networks, folder),
-        tell_leaderboard(main.board, folder),
+        tell_leaderboard(main, folder),
         tell_odd(main),
         tell_classical(main, network),
         tell_slow(study.slow, main, runs),

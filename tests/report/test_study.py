@@ -8,16 +8,17 @@ from itertools import product
 
 import numpy as np
 import pytest
-from benchmarks.portfolio import build_portfolio, interval, join_networks, search, tell_advice, tell_portfolio
+from benchmarks.portfolio import build_portfolio, join_networks, search, tell_advice, tell_portfolio
 from benchmarks.study import (
     AA,
     CR,
     STATE,
-    compare_networks,
     detectable,
     divide_variance,
     explain_variance,
+    interval,
     mean_accuracies,
+    mean_difference,
     merge_grids,
     read_study,
     take_part,
@@ -94,7 +95,7 @@ def test_a_complete_study_answers_every_question(study, tmp_path):
     assert pictures == ["study-network.svg", "study-ranks.svg", "study-regret.svg", "study-years.svg"]
     assert all(re.findall(r"!\[(.{20,})\]\(study", text)), "alternative texts"
     assert all((tmp_path / name).stat().st_size > 1000 for name in pictures)
-    assert "Over 6 methods from 2001 to 2021" in text
+    assert "Over 5 methods from 2002 to 2021" in text, "forests carry no year of a partial-label method"
     # The change by the network, from the same configurations, by hand.
     parts = [take_part("", read_sweep(path).grids[0], read_runs(folder)) for path in sweeps[:2]]
     runs = [[run for run in part.runs if run.hparams_seed < 2] for part in parts]
@@ -110,15 +111,12 @@ def test_a_complete_study_answers_every_question(study, tmp_path):
     both = np.array([[[m[d][name] for m in (plain, normalised)] for name in DEEP] for d in DATASETS])
     best = np.argsort(-both.mean(axis=(0, 2)))[:2]
     shares = [
-        f"{100 * own[1]:.0f} % on {dataset} (the method {100 * own[0]:.0f} %)"
+        f"on {dataset} the network explains {100 * own[1]:.0f} % and the method {100 * own[0]:.0f} %"
         for dataset, own in zip(DATASETS, explain_variance(both[:, best]), strict=True)
     ]
-    assert (
-        f"Among the 2 best methods the network explains this much of the variance: {', '.join(shares)}"
-        in text
-    )
+    assert f"Of the variance among the 2 best methods, {'; '.join(shares)}." in text
     n_close = sum(mean >= overall[0][0] - np.mean(gains) for mean in overall[0][1:])
-    assert f"with MLP, {n_close} of the other methods are that close to the best" in text
+    assert re.search(rf"With MLP, {n_close} other methods? come that close to the best", text)
     assert "the 2 best of each network lie within {:.1f} and {:.1f} points".format(
         *(100 * (own[0] - own[1]) for own in overall)
     ) in " ".join(text.split())
@@ -137,9 +135,9 @@ def test_methods_that_lack_a_run_are_named_and_not_compared(study, tmp_path):
         shutil.rmtree(path)
     text = write_page(part, sweeps, tmp_path / "page").read_text(encoding="utf-8")
     assert "The study is not complete" in text
-    assert "- Incomplete, plan-0: 4 methods: 29 of 30 runs: CC." in text
+    assert "- plan-0, incomplete: 29 of 30 runs: CC." in text
     assert "19 of 20 runs: LWS, PRODEN, NN" in text
-    assert "- Not run, plan-2: VALEN: 0 of 10 runs: VALEN." in text
+    assert "- plan-2, not run: VALEN." in text
     assert "Not yet: fewer than 3 methods are complete with both networks." in text
     board = text.split("## Leaderboard")[1].split("##")[0]
     assert "5 methods on 2 datasets" in board
@@ -154,6 +152,34 @@ def test_nothing_finished_is_said(study, tmp_path):
     text = write_page(folder, [other, *sweeps[1:]], tmp_path).read_text(encoding="utf-8")
     assert "0 of 120" in text
     assert "4 methods complete" not in text
+
+
+@pytest.mark.parametrize("reference", ["PRODEN", "NN"])
+def test_methods_are_compared_with_the_reference(study, tmp_path, monkeypatch, reference):
+    """A method is named in the first sentence if and only if its interval lies above 0."""
+    folder, sweeps = study
+    monkeypatch.setattr("benchmarks.study.REFERENCE", reference)
+    found = read_study(folder, sweeps)
+    better = [
+        f"{name} with {network} and {n} configurations"
+        for part, network, n in ((found.main, "MLP", 3), (found.network, "MLP_BN", 2))
+        for name in part.board.algorithms
+        if name != reference and mean_difference(part.board, name, reference)[1] > 0
+    ]
+    assert bool(better) == (reference == "NN")
+    named = f"{reference} ({YEARS[reference]})"
+    first = write_page(folder, sweeps, tmp_path).read_text(encoding="utf-8").splitlines()[2]
+    if better:
+        assert first.endswith(f"these are detectably better than {named}: {', '.join(better)}.")
+    else:
+        assert first.endswith(
+            f"none of 5 other methods is detectably better than {named} with either network."
+        )
+    mean, low, high = mean_difference(found.main.board, "CC", reference)
+    assert low < mean < high
+    means = mean_accuracies(found.main.board)
+    assert mean == pytest.approx(np.mean([own["CC"] - own[reference] for own in means.values()]))
+    assert mean_difference(found.main.board, reference, reference) == (0, 0, 0)
 
 
 def test_the_smallest_difference_has_a_floor():
@@ -171,6 +197,8 @@ def test_variance_is_divided_as_it_was_made():
     total = 6 * 0.25 + 4 * 4.0
     assert shares[0] == pytest.approx([16 / total, 1.5 / total, 0])
     assert shares[1] == pytest.approx([0, 0, 1])
+    chance = explain_variance(np.random.default_rng(0).normal(size=(4000, 12, 2)))
+    assert (chance.mean(axis=0)[:2] < 0.2).all(), "chance alone explains little"
 
 
 def test_variance_between_and_within_groups():
@@ -238,10 +266,14 @@ def test_a_portfolio_takes_what_adds_most_and_then_stops():
 
 
 def test_the_interval_of_a_mean_difference():
+    """Equal variances add their degrees of freedom; if one dataset has nearly all, only its own count."""
     mean, low, high = interval([[0.01, 0.03], [0.05, 0.07]], [0.0, 0.0])
     assert mean == pytest.approx(0.04)
     assert high - mean == pytest.approx(4.302653 * (2 * 0.0002 / 2) ** 0.5 / 2, rel=1e-4)
     assert mean - low == pytest.approx(high - mean)
+    mean, _, high = interval([[0.0, 0.2, 0.4], [0.1, 0.1, 0.1001]], [0.125, 0.125])
+    assert high - mean == pytest.approx(4.302653 * (0.04 * (1 / 3 + 0.125)) ** 0.5 / 2, rel=1e-3)
+    assert interval([[0.1, 0.1]], [0.1]) == pytest.approx((0.1, 0.1, 0.1))
 
 
 def test_pages_on_the_choice_agree_with_the_study():
@@ -250,7 +282,7 @@ def test_pages_on_the_choice_agree_with_the_study():
     found = read_study(ROOT / "results" / "study.parquet", sweeps)
     pages = {
         "results/auto.md": tell_portfolio(found.main, found.network),
-        "which-algorithm.md": tell_advice(found.main, compare_networks(found.main, found.network)),
+        "which-algorithm.md": tell_advice(found),
     }
     for name, lines in pages.items():
         assert "\n".join(lines) in (ROOT / "docs" / name).read_text(encoding="utf-8"), "run make study"
