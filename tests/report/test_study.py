@@ -175,10 +175,10 @@ def test_methods_are_compared_with_the_reference(study, tmp_path, monkeypatch, r
         assert first.endswith(
             f"none of 5 other methods is detectably better than {named} with either network."
         )
-    mean, low, high = mean_difference(found.main.board, "CC", reference)
+    mean, low, high = mean_difference(found.main.board, "LWS", reference)
     assert low < mean < high
     means = mean_accuracies(found.main.board)
-    assert mean == pytest.approx(np.mean([own["CC"] - own[reference] for own in means.values()]))
+    assert mean == pytest.approx(np.mean([own["LWS"] - own[reference] for own in means.values()]))
     assert mean_difference(found.main.board, reference, reference) == (0, 0, 0)
 
 
