@@ -367,7 +367,8 @@ def tell_first(main: Part, other: Part | None, networks: NetworkComparison | Non
         led = [f"{name} is best on {dataset}" for dataset, name in leaders.items() if name in simple]
         lines.append(
             f"The best classical method, {simple[0]}, is in place {order.index(simple[0]) + 1} of "
-            f"{len(order)}; {', '.join(led) or 'no classical method leads a dataset'}."
+            f"{len(order)} with {network_of(main.grid)}; "
+            f"{', '.join(led) or 'no classical method leads a dataset'}."
         )
     if networks:
         plain, gain = networks.overall[0], float(networks.gains.mean())
