@@ -269,7 +269,8 @@ def write_report(options: argparse.Namespace) -> None:
         f"Written by `python benchmarks/auto.py --splits {options.splits}` from the records of its runs.",
         f'`PartialLabelClassifier("auto", n_runs={N_RUNS})` compared with default PRODEN, {STEPS:,} updates '
         "per run; no true label is used before the test. Test accuracy in percent: mean ± sample standard "
-        "deviation; differences with paired 95 % intervals (Student's t over splits). LabelMe_Crowd and "
+        "deviation; differences with paired 95 % intervals (Student's t over splits, taken as independent; "
+        "a correction for their overlap would widen them by about a quarter). LabelMe_Crowd and "
         "Music_Crowd have one test set: their splits differ in what is held out and in seeds. The runs "
         "are those of a search by CR, among which CR and AA choose.",
         measured,

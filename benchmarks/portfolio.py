@@ -15,18 +15,17 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 
 from benchmarks.study import (
     CR,
     REFERENCE,
     Part,
     Study,
+    average,
     compare_networks,
-    default_means,
     interval,
     mean_accuracies,
-    mean_difference,
     network_of,
     percent,
     points,
@@ -37,7 +36,6 @@ from benchmarks.study import (
 )
 from plench.estimator.search import DEFAULT_RUNS, LEADERS, NETWORK, PORTFOLIO
 from plench.report.leaderboard import offered
-from plench.report.statistics import find_test_ratio
 from plench.text import counted
 
 LEAST_GAIN = 0.001
@@ -135,11 +133,7 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
     missing = [name for name in PORTFOLIO if name not in names]
     if missing or len(splits) < 2:
         return [title, "", f"Not yet: runs of {', '.join(missing) or 'a second dataset'} are missing."]
-    ratios = [
-        find_test_ratio(cell)
-        for dataset in splits
-        if (cell := main.board.cell(main.board.datasets[dataset][0], REFERENCE, CR)) is not None
-    ]
+    ratios = [main.ratios[dataset] for dataset in splits]
 
     def gain(other: Splits, portfolio: Sequence[str]) -> list[list[float]]:
         """Return by how much a search with the estimator's network and this portfolio beats another."""
@@ -176,6 +170,9 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
         rows.append([dataset, ", ".join(portfolio), percent(fmean(made["chosen"])), *shown])
     overall = {rival: interval(own, ratios) for rival, own in differences["chosen"].items()}
     today = [show_interval(interval(differences["today"][rival], ratios)) for rival in rivals[:2]]
+    by_fold = ", ".join(
+        f"{points(fmean(own))} on {d}" for d, own in zip(splits, differences["today"][rivals[1]], strict=True)
+    )
     rows.append(["mean", "", "", *(show_interval(overall[rival]) for rival in rivals)])
     decision = (
         "is better than today's beyond what chance explains, so that the estimator should take it"
@@ -194,7 +191,11 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
         "",
         f"`auto` tries {', '.join(PORTFOLIO)}, in this order. Compared with default {REFERENCE} the search "
         f"with it gains {today[0]} points, and {today[1]} compared with the best single default of the other "
-        f"datasets. A portfolio built from the study on the other datasets {decision}: the difference is "
+        f"datasets ({by_fold}; the best single default of all {len(splits)} is "
+        f"{best_default(splits, names)}). This portfolio was made with these datasets in view; the ones "
+        "below were not.",
+        "",
+        f"A portfolio built from the study on the other datasets {decision}: the difference is "
         f"{show_interval(overall[rivals[2]])} points. Compared with default {REFERENCE} it is "
         f"{show_interval(overall[rivals[0]])}, and with the best single default "
         f"{show_interval(overall[rivals[1]])}. From all datasets together it would be "
@@ -223,32 +224,31 @@ def tell_advice(study: Study) -> list[str]:
     lines = ["What the [study](results/study.md) says, all methods tuned without true labels:", ""]
     behind = []
     for part in parts:
-        board, defaults, by_dataset = part.board, default_means(part), mean_accuracies(part.board)
-        means = {name: fmean(own[name] for own in by_dataset.values()) for name in board.algorithms}
-        order = sorted(means, key=lambda name: -means[name])
-        lead = rank_order(board)[0]
-        level = [name for name in order if name == lead or mean_difference(board, name, lead)[2] >= 0]
-        first = max(defaults, key=lambda name: defaults[name])
+        defaults, means = average(part.defaults), average(part.tuned)
+        by_dataset, lead = mean_accuracies(part.board), rank_order(part.board)[0]
+        level = [name for name in means if name == lead or part.compare(part.tuned, name, lead)[2] >= 0]
+        gains = [means[name] - defaults[name] for name in means]
+        first = next(iter(defaults))
         best = [
             f"{dataset} "
             f"{' and '.join(max(group, key=lambda n: own[n]) for group in (part.deep, part.classical))}"
             for dataset, own in by_dataset.items()
         ]
         lines.append(
-            f"- **With the network {network_of(part.grid)}**, {len(part.grid.hparams_seeds)} configurations: "
-            f"{lead} has the best average rank of {len(order)} methods. Not detectably worse in the mean "
-            f"over {', '.join(by_dataset)} (%): "
+            f"- **With the network {part.network}**"
+            f"{', which the estimator takes for tables' if part.network == NETWORK else ''}, "
+            f"{len(part.grid.hparams_seeds)} configurations: {lead} has the best average rank of "
+            f"{len(means)} methods. Not detectably worse in the mean over {', '.join(by_dataset)} (%): "
             f"{', '.join(f'{name} {percent(means[name])}' for name in level)}. Without tuning {first} is "
-            f"best ({percent(defaults[first])}); tuning changes a method by "
-            f"{points(fmean(means[name] - defaults[name] for name in order))} points in the mean. Best deep "
-            f"and best classical method: {'; '.join(best)}."
+            f"best ({percent(defaults[first])}); tuning changes the median method by {points(median(gains))} "
+            f"points. Best deep and best classical method: {'; '.join(best)}."
         )
-        behind.append({name for name in order if means[name] < means[order[0]] - 0.2})
+        behind.append({name for name in means if means[name] < max(means.values()) - 0.2})
     worst = sorted(set.intersection(*behind))
     return [
         *lines,
         *([f"- **Network:** {networks.describe_change()}"] if networks else []),
-        f"- **Avoid:** {', '.join(worst) or 'none'}, more than 20 points behind the best.",
+        *([f"- **Avoid:** {', '.join(worst)}, more than 20 points behind the best."] if worst else []),
         "- `auto` tries methods of several kinds on your data and chooses by CR: [what that "
         f"gains](results/auto.md) over {counted(len(study.main.grid.datasets), 'dataset')}.",
     ]

@@ -40,6 +40,7 @@ from plench.report.results import read_results
 from plench.report.statistics import (
     ALPHA,
     POWER,
+    adjust_holm,
     compare_splits,
     corrected_t_test,
     find_test_ratio,
@@ -58,6 +59,7 @@ STATE = "study 2026-11"  # the name under which a frozen state is cited
 INCOMPLETE = "**The study is not complete**: [What there is](#what-there-is) names the runs that are missing."
 Rows = list[list[str]]
 Interval = tuple[float, float, float]
+Splits = dict[str, dict[str, dict[int, float]]]  # by dataset, method and split
 
 
 @dataclass
@@ -86,6 +88,40 @@ class Part:
         """The complete methods with a network."""
         names = {run.experiment.algorithm for run in self.runs}
         return sorted(names.difference(self.classical), key=str.lower)
+
+    @property
+    def network(self) -> str:
+        """The network that the grid asks for."""
+        return network_of(self.grid)
+
+    @cached_property
+    def ratios(self) -> dict[str, float]:
+        """By dataset, what the corrected t-test allows for the overlap of splits."""
+        found = {}
+        for dataset, settings in self.board.datasets.items():
+            cells = (self.board.cell(settings[0], name, CR) for name in self.board.algorithms)
+            found[dataset] = next(find_test_ratio(cell) for cell in cells if cell is not None)
+        return found
+
+    @cached_property
+    def tuned(self) -> Splits:
+        """Test accuracies of the configurations that CR chooses."""
+        board = self.board
+        return {d: {n: board.dataset_splits(d, n, CR) for n in board.algorithms} for d in board.datasets}
+
+    @cached_property
+    def defaults(self) -> Splits:
+        """Test accuracies of default configurations, at the checkpoints that CR chooses."""
+        found: Splits = {d: {n: {} for n in self.board.algorithms} for d in self.board.datasets}
+        for run in self.runs:
+            if run.hparams_seed == 0 and (accuracy := test_of(run)) is not None:
+                found[run.experiment.dataset][run.experiment.algorithm][run.trial_seed] = accuracy
+        return found
+
+    def compare(self, splits: Splits, first: str, second: str) -> Interval:
+        """Return the mean difference of two methods over datasets, on the same splits, with its interval."""
+        pairs = [[own[first][t] - own[second][t] for t in own[first]] for own in splits.values()]
+        return interval(pairs, list(self.ratios.values()))
 
 
 def take_part(title: str, grid: Grid, runs: Iterable[Run]) -> Part:
@@ -181,18 +217,6 @@ def interval(differences: Sequence[Sequence[float]], ratios: Sequence[float]) ->
     return mean, mean - half, mean + half
 
 
-def mean_difference(board: Leaderboard, first: str, second: str) -> Interval:
-    """Return the mean difference of two methods over datasets, on the same splits, with its 95 % interval."""
-    differences, ratios = [], []
-    for dataset, settings in board.datasets.items():
-        mine, others = (board.dataset_splits(dataset, name, CR) for name in (first, second))
-        cell = board.cell(settings[0], first, CR)
-        assert cell is not None
-        differences.append([mine[trial] - others[trial] for trial in mine])
-        ratios.append(find_test_ratio(cell))
-    return interval(differences, ratios)
-
-
 def compare_best(
     board: Leaderboard, dataset: str, groups: tuple[Collection[str], Collection[str]]
 ) -> tuple[list[str], str, float, float | None]:
@@ -208,13 +232,22 @@ def compare_best(
 
 @dataclass
 class NetworkComparison:
-    """Mean accuracies by dataset, method and network: the same configurations and splits, chosen by CR."""
+    """The methods that are complete with both networks: the same configurations and splits, chosen by CR."""
 
-    networks: tuple[str, str]
+    parts: tuple[Part, Part]
     methods: list[str]
-    grid: Grid
-    boards: list[Leaderboard]
-    values: NDArray[np.float64]
+
+    @property
+    def networks(self) -> tuple[str, str]:
+        """The names of the networks."""
+        return self.parts[0].network, self.parts[1].network
+
+    @cached_property
+    def values(self) -> NDArray[np.float64]:
+        """Mean accuracies by dataset, method and network."""
+        means = [mean_accuracies(part.board) for part in self.parts]
+        datasets = self.parts[0].grid.datasets
+        return np.array([[[m[d][name] for m in means] for name in self.methods] for d in datasets])
 
     @property
     def gains(self) -> NDArray[np.float64]:
@@ -232,21 +265,24 @@ class NetworkComparison:
         """How many methods the better half has."""
         return (len(self.methods) + 1) // 2
 
-    @property
-    def shares(self) -> NDArray[np.float64]:
-        """Shares of the variance by dataset: of all methods, then of the half with the highest means.
-
-        Methods that fail inflate the method's share among all; choosing a half narrows it.
-        """
-        better = np.argsort(-self.values.mean(axis=(0, 2)))[: self.half]
-        return np.hstack([explain_variance(own) for own in (self.values, self.values[:, better])])
+    def best(self, n: int) -> NDArray[np.float64]:
+        """Return the values of the methods with the highest means over both networks."""
+        chosen: NDArray[np.float64] = self.values[:, np.argsort(-self.values.mean(axis=(0, 2)))[:n]]
+        return chosen
 
     def describe_change(self) -> str:
         """Return the first thing to say of the networks."""
-        n_gaining, gain = int((self.gains.mean(axis=0) > 0).sum()), float(self.gains.mean())
+        first, second = self.parts
+        changes = [
+            [fmean(own[n][t] - before[n][t] for n in self.methods) for t in own[self.methods[0]]]
+            for before, own in zip(first.tuned.values(), second.tuned.values(), strict=True)
+        ]
+        by_method = self.gains.mean(axis=0)
         return (
-            f"{self.networks[1]} instead of {self.networks[0]} changes the mean over methods and datasets by "
-            f"{points(gain)} points; {n_gaining} of {len(self.methods)} methods gain."
+            f"{second.network} instead of {first.network} changes the mean over methods and datasets by "
+            f"{show_interval(interval(changes, list(first.ratios.values())))} points, and the median method "
+            f"by {points(float(np.median(by_method)))}; {int((by_method > 0).sum())} of {len(by_method)} "
+            "methods gain."
         )
 
 
@@ -256,10 +292,8 @@ def compare_networks(first: Part, second: Part | None) -> NetworkComparison | No
     if second is None or len(methods) < 3:
         return None
     grid = replace(second.grid, algorithms=tuple(methods))
-    boards = [take_part("", replace(grid, hparams=p.grid.hparams), p.runs).board for p in (first, second)]
-    means = [mean_accuracies(board) for board in boards]
-    values = np.array([[[m[d][name] for m in means] for name in methods] for d in grid.datasets])
-    return NetworkComparison((network_of(first.grid), network_of(second.grid)), methods, grid, boards, values)
+    parts = [take_part("", replace(grid, hparams=part.grid.hparams), part.runs) for part in (first, second)]
+    return NetworkComparison((parts[0], parts[1]), methods)
 
 
 def test_of(run: Run) -> float | None:
@@ -278,17 +312,16 @@ def years_of(runs: Iterable[Run]) -> dict[str, int]:
 
 
 def rank_order(board: Leaderboard) -> list[str]:
-    """Return the methods by average rank, the best first."""
-    ranks = board.rank(CR)
-    return sorted(ranks, key=lambda name: ranks[name][0])
+    """Return the methods by average rank, the best first; of equal ranks the higher mean accuracy."""
+    ranks, means = board.rank(CR), [board.dataset_means(dataset, CR) for dataset in board.datasets]
+    return sorted(ranks, key=lambda name: (round(ranks[name][0], 9), -fmean(own[name] for own in means)))
 
 
-def default_means(part: Part) -> dict[str, float]:
-    """Return the mean test accuracy of each method's default configuration over datasets and splits."""
-    found = group_by(
-        (run for run in part.runs if run.hparams_seed == 0), lambda run: run.experiment.algorithm
-    )
-    return {name: fmean(v for run in own if (v := test_of(run)) is not None) for name, own in found.items()}
+def average(splits: Splits) -> dict[str, float]:
+    """Return the means of methods over datasets of means over splits, the highest first."""
+    names = next(iter(splits.values()), {})
+    means = {name: fmean(fmean(own[name].values()) for own in splits.values()) for name in names}
+    return dict(sorted(means.items(), key=lambda item: -item[1]))
 
 
 def mean_accuracies(board: Leaderboard) -> dict[str, dict[str, float]]:
@@ -328,7 +361,8 @@ def signed(value: float, digits: int) -> str:
 
 
 def tell_first(main: Part, other: Part | None, networks: NetworkComparison | None) -> list[str]:
-    order = rank_order(main.board)
+    """Return the answer in one sentence, and a list of what else to know first."""
+    order, classical = rank_order(main.board), set(main.classical)
     if len(order) < 3:
         return ["There are too few complete methods for a result."]
     years, parts = years_of(main.runs), [main, *([other] if other and networks else [])]
@@ -336,52 +370,82 @@ def tell_first(main: Part, other: Part | None, networks: NetworkComparison | Non
     def dated(name: str) -> str:
         return f"{name} ({years[name]})" if name in years else name
 
-    better, leads = [], []
-    for part in parts:
-        board, lead = part.board, rank_order(part.board)[0]
-        setting = f"with {network_of(part.grid)} and {len(part.grid.hparams_seeds)} configurations"
-        names = [name for name in board.algorithms if REFERENCE in board.algorithms and name != REFERENCE]
-        found = {name: mean_difference(board, name, REFERENCE) for name in names}
-        better += [f"{name} {setting}" for name in names if found[name][1] > 0]
-        gap = f", {show_interval(found[lead])} points compared with {REFERENCE}" if lead in found else ""
-        leads.append(f"{setting}: {dated(lead)}{gap}")
-    lines = []
+    def compared(part: Part, splits: Splits) -> dict[str, Interval]:
+        names = part.board.algorithms if REFERENCE in part.board.algorithms else ()
+        return {name: part.compare(splits, name, REFERENCE) for name in names if name != REFERENCE}
+
+    lines, tuned = [], [compared(part, part.tuned) for part in parts]
     if REFERENCE in order:
-        extent = f"On {counted(len(main.grid.datasets), 'dataset')}, tuned without true labels,"
-        found_none = (
-            f"none of {len(order) - 1} other methods is detectably better than {dated(REFERENCE)} with "
-            f"{'either' if len(parts) > 1 else 'the'} network"
-        )
-        found_some = f"these are detectably better than {dated(REFERENCE)}: {', '.join(better)}"
-        lines.append(f"{extent} {found_some if better else found_none}.")
-    lines.append(
-        f"Best average rank {'; '.join(leads)}. These differences are means over datasets with 95 % "
-        "intervals over splits, not corrected for the number of methods."
-    )
-    simple = [name for name in order if name in main.classical]
-    if simple:
-        leaders = {
-            dataset: max(own, key=lambda name: own[name])
-            for dataset, own in mean_accuracies(main.board).items()
-        }
-        led = [f"{name} is best on {dataset}" for dataset, name in leaders.items() if name in simple]
+        better = [
+            f"{name} with {part.network} and {len(part.grid.hparams_seeds)} configurations"
+            for part, found in zip(parts, tuned, strict=True)
+            for name in found
+            if found[name][1] > 0
+        ]
+        tried = [f"{len(found)} with {part.network}" for part, found in zip(parts, tuned, strict=True)]
+        start = f"In the mean over {counted(len(main.grid.datasets), 'dataset')}, tuned without true labels,"
+        lines += [
+            f"{start} these are detectably better than {dated(REFERENCE)}: {', '.join(better)} (of "
+            f"{' and '.join(tried)}, not corrected for their number)."
+            if better
+            else f"{start} none of the other methods, {' and '.join(tried)}, is detectably better than "
+            f"{dated(REFERENCE)}.",
+            "",
+        ]
+        level = [own for found in tuned for own in found.values() if own[1] <= 0 <= own[2]]
+        worse = [f"{sum(own[2] < 0 for own in found.values())}" for found in tuned]
+        if level:
+            halves = [(high - low) / 2 for _, low, high in level]
+            lines.append(
+                f"- {' and '.join(worse)} are detectably worse. The intervals of the others reach "
+                f"{percent(min(halves))} to {percent(max(halves))} points to each side: smaller leads could "
+                "go unnoticed. All intervals here are 95 %, over splits, for these datasets, and not "
+                "corrected for the number of methods."
+            )
+    leads = []
+    for part, found in zip(parts, tuned, strict=True):
+        lead = rank_order(part.board)[0]
+        gap = f", {show_interval(found[lead])} points compared with {REFERENCE}" if lead in found else ""
+        leads.append(f"with {part.network} {dated(lead)}{gap}")
+    lines.append(f"- Best average rank: {'; '.join(leads)}.")
+    untuned = []
+    for part in parts:
+        found = {name: own for name, own in compared(part, part.defaults).items() if own[1] > 0}
+        shown = ", ".join(f"{name} by {show_interval(own)}" for name, own in found.items())
+        untuned.append(f"with {part.network} {shown or 'none'}")
+    if REFERENCE in order:
         lines.append(
-            f"The best classical method, {simple[0]}, is in place {order.index(simple[0]) + 1} of "
-            f"{len(order)} with {network_of(main.grid)}; "
-            f"{', '.join(led) or 'no classical method leads a dataset'}."
+            f"- Without tuning, detectably better than {REFERENCE}'s defaults: {'; '.join(untuned)}."
+        )
+    simple, means = [name for name in order if name in classical], average(main.tuned)
+    if simple:
+        ranks = main.board.rank(CR)
+        equal = [name for name in simple if math.isclose(ranks[name][0], ranks[simple[0]][0])]
+        place = 1 + sum(own < ranks[simple[0]][0] - 1e-9 for own, _ in ranks.values())
+        best = next(name for name in means if name in classical)
+        gap = f", {show_interval(tuned[0][best])} points compared with {REFERENCE}" if tuned[0] else ""
+        leaders = {d: max(own, key=lambda n: own[n]) for d, own in mean_accuracies(main.board).items()}
+        led = [f"{name} is best on {dataset}" for dataset, name in leaders.items() if name in classical]
+        lines.append(
+            f"- Best classical method with {main.network}: by rank {' and '.join(equal)}, in place {place} "
+            f"of {len(order)}; by mean {best}{gap}. "
+            f"{', '.join(led) or 'No classical method leads a dataset'}."
         )
     if networks:
-        plain, gain = networks.overall[0], float(networks.gains.mean())
+        (first, second), gain = networks.networks, float(networks.gains.mean())
+        plain, best_half = networks.overall[0], networks.best(networks.half)
         n_close = int((plain[1:] >= plain[0] - gain).sum())
-        shares = "; ".join(
-            f"on {dataset} the network explains {percent(own[4], 0)} % and the method {percent(own[3], 0)} %"
-            for dataset, own in zip(networks.grid.datasets, networks.shares, strict=True)
-        )
-        first, second = networks.networks
+        changes = (best_half[:, :, 1] - best_half[:, :, 0]).mean(axis=1)
+        spreads = best_half.mean(axis=2).std(axis=1, ddof=1)
+        datasets = main.grid.datasets
+        by_dataset = ", ".join(f"{points(c)} on {d}" for d, c in zip(datasets, changes, strict=True))
+        decided = [d for d, c, s in zip(datasets, changes, spreads, strict=True) if abs(c) > s]
         lines.append(
-            f"{networks.describe_change()} {second} is {first} with a batch normalisation. With {first}, "
-            f"{counted(n_close, 'other method')} come that close to the best. Of the variance among the "
-            f"{networks.half} best methods, {shares}."
+            f"- {networks.describe_change()} {second} is {first} with a batch normalisation. With {first}, "
+            f"{counted(n_close, 'other method')} come that close to the best. Among the {networks.half} best "
+            f"methods the change is {by_dataset}, and their standard deviation "
+            f"{', '.join(map(percent, spreads))}: the network matters more than the choice among "
+            f"them on {', '.join(decided) or 'no dataset'}."
         )
     return lines
 
@@ -417,22 +481,29 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
     title = "## Method or network?"
     if found is None:
         return [title, "", "Not yet: fewer than 3 methods are complete with both networks."]
-    names, grid, values, gains = found.networks, found.grid, found.values, found.gains
-    ranks = [{name: rank for name, (rank, _) in board.rank(CR).items()} for board in found.boards]
+    names, values, gains, half = found.networks, found.values, found.gains, found.half
+    grid, boards = found.parts[0].grid, [part.board for part in found.parts]
+    ranks = [{name: rank for name, (rank, _) in board.rank(CR).items()} for board in boards]
     rho = stats.spearmanr(*([own[name] for name in found.methods] for own in ranks)).statistic
-    overall, half = found.overall, found.half
+    overall = found.overall
     spreads = [[percent(own[0] - own[n - 1]) for own in overall] for n in (len(found.methods), half, 2)]
-    rows = [
-        [d, *(percent(share, 0) for share in shares), points(float(gain.mean()))]
-        for d, shares, gain in zip(grid.datasets, found.shares, gains, strict=True)
-    ]
+    numbers = range(max(2, half - half // 3), min(len(found.methods), half + half // 3) + 1)
+    several = np.stack([explain_variance(found.best(n)) for n in numbers])
+    rows = []
+    for i, dataset in enumerate(grid.datasets):
+        shares = [percent(share, 0) for share in explain_variance(values)[i]]
+        ranges = [
+            f"{percent(low, 0)} to {percent(high, 0)}"
+            for low, high in zip(several[:, i].min(axis=0), several[:, i].max(axis=0), strict=True)
+        ]
+        rows.append([dataset, *shares, *ranges[:2], points(float(gains[i].mean()))])
     with drawing.figure_style():
         by_method = values.mean(axis=0).T.tolist()
         slopes = [dict(zip(found.methods, own, strict=True)) for own in by_method]
         figure = figures.draw_slopes(slopes[0], slopes[1], names, "mean test accuracy (%)", WIDTH)
         drawing.save_figure(figure, folder / "study-network.svg")
     ordered = sorted(enumerate(found.methods), key=lambda item: ranks[1][item[1]])
-    sources = ("method", "network", "rest")
+    best = f"{numbers[0]} to {numbers[-1]} best"
     return [
         title,
         "",
@@ -441,12 +512,13 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
         f"of each network lie within {spreads[1][0]} and {spreads[1][1]} points, and the first leads the "
         f"second by {spreads[2][0]} and {spreads[2][1]}. Ranks under both correlate by {rho:.2f}. Both have "
         f"the same {len(grid.hparams_seeds)} configurations and {len(grid.trial_seeds)} splits, chosen by "
-        "CR. The table has shares of the variance of mean accuracies within a dataset (ω², in percent), "
-        f"among all methods and among the {half} with the highest means over both networks. Methods that "
-        "fail inflate the method's share among all; choosing the best by these means narrows it. The rest "
-        "is interaction and chance.",
+        "CR. The table has shares of the variance of mean accuracies within a dataset (ω², in percent): "
+        "among all methods, and the lowest and highest shares among the best (by their means over both "
+        f"networks), if {numbers[0]} to {numbers[-1]} of them are kept. Methods that fail inflate the "
+        "method's share among all. The rest is interaction and chance.",
         *table(
-            ["dataset", *sources, *(f"{source}, {half} best" for source in sources), "change (points)"],
+            ["dataset", "method", "network", "rest", f"method, {best}", f"network, {best}",
+             "change (points)"],
             rows,
         ),
         "",
@@ -463,50 +535,74 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
     ]  # fmt: skip
 
 
-def tell_leaderboard(part: Part, folder: Path) -> list[str]:
-    board, title = part.board, "## Leaderboard"
-    names = board.algorithms
+def tell_leaderboard(part: Part, folder: Path, *, explained: bool = False) -> list[str]:
+    board, network = part.board, part.network
+    title, names = f"## Leaderboard with {network}", board.algorithms
     if len(names) < 3:
         return [title, "", f"Not yet: {counted(len(names), 'complete method')}; 3 are needed."]
-    found, ranks, means = bootstrap_ranks(board, CR, names), board.rank(CR), mean_accuracies(board)
-    limits, defaults = found.over_splits or {}, default_means(part)
-    rows, gains = [], []
+    found, ranks, means = bootstrap_ranks(board, CR, names), board.rank(CR), average(part.tuned)
+    limits, defaults, others = found.over_splits or {}, average(part.defaults), REFERENCE in names
+    rows, gains = [], {name: means[name] - defaults[name] for name in means}
     for name in rank_order(board):
         within = "{:.1f} to {:.1f}".format(*limits[name]) if name in limits else "none"
-        accuracies = [means[d][name] for d in means]
-        compared = (
-            [show_interval(mean_difference(board, name, REFERENCE)) if name != REFERENCE else ""]
-            if REFERENCE in names
-            else []
-        )
-        figures_of = [
-            percent(fmean(accuracies)),
-            *compared,
-            *map(percent, accuracies),
-            percent(defaults[name]),
-        ]
+        gap = show_interval(part.compare(part.tuned, name, REFERENCE)) if others and name != REFERENCE else ""
+        by_dataset = (percent(fmean(own[name].values())) for own in part.tuned.values())
+        figures_of = [percent(means[name]), *([gap] if others else []), *by_dataset, percent(defaults[name])]
         rows.append([name, f"{ranks[name][0]:.1f}", within, *figures_of])
-        gains.append(fmean(accuracies) - defaults[name])
-    extent = f"{counted(len(names), 'method')} on {counted(len(means), 'dataset')}"
-    columns = ["mean (%)", *([f"compared with {REFERENCE} (points)"] if REFERENCE in names else []), *means]
+    most, least = max(gains, key=lambda name: gains[name]), min(gains, key=lambda name: gains[name])
+    extent = f"{counted(len(names), 'method')} on {counted(len(part.tuned), 'dataset')}"
+    explanation = (
+        "Ranks have 95 % bootstrap intervals over splits, which treat splits as independent and are somewhat "
+        "too narrow. "
+        + "".join(f"{reason[:1].upper()}{reason[1:]}. " for reason in found.reasons)
+        + "Differences of means are of the same splits, with 95 % intervals that allow for their overlap "
+        "(Nadeau and Bengio). The last column is the default configuration, without any search. "
+    )
+    columns = ["mean (%)", *([f"compared with {REFERENCE} (points)"] if others else []), *part.tuned]
     lines = [
         title,
         "",
-        f"{extent}, network {network_of(part.grid)}, {len(part.grid.hparams_seeds)} configurations on "
-        f"{len(part.grid.trial_seeds)} splits, chosen by CR. Ranks have 95 % bootstrap intervals over "
-        "splits, which treat splits as independent and are somewhat too narrow. "
-        + "".join(f"{reason[:1].upper()}{reason[1:]}. " for reason in found.reasons)
-        + "Differences of means are of the same splits, with 95 % intervals that allow for their overlap "
-        "(Nadeau and Bengio). The last column is the default configuration, without any search: tuning "
-        f"changes a method by {points(fmean(gains))} points in the mean, and "
-        f"{sum(gain < 0 for gain in gains)} of {len(names)} methods lose by it.",
+        f"{extent}, {len(part.grid.hparams_seeds)} configurations on {len(part.grid.trial_seeds)} splits, "
+        "chosen by CR; classical methods have no network. "
+        + ("" if explained else explanation)
+        + f"Tuning changes the median method by {points(median(gains.values()))} points ({most} "
+        f"{points(gains[most])}, {least} {points(gains[least])}), and "
+        f"{sum(gain < 0 for gain in gains.values())} of {len(names)} methods lose by it.",
+        *([tell_single_datasets(part)] if others else []),
         *table(["method", "average rank", "95 % over splits", *columns, "defaults, mean (%)"], rows),
     ]
     if found.widest:
         with drawing.figure_style():
-            drawing.save_figure(figures.draw_rank_intervals(board, CR, WIDTH), folder / "study-ranks.svg")
-        lines += ["", f"![Average ranks of {extent}, with intervals](study-ranks.svg)"]
+            name = f"study-ranks-{network}.svg"
+            drawing.save_figure(figures.draw_rank_intervals(board, CR, WIDTH), folder / name)
+        lines += ["", f"![Average ranks of {extent} with {network}, with intervals]({name})"]
     return lines
+
+
+def tell_single_datasets(part: Part) -> str:
+    """Say which methods are better than the reference on one of the datasets."""
+    found = [
+        (
+            name,
+            dataset,
+            fmean(pair),
+            1.0 if (p := corrected_t_test(pair, part.ratios[dataset])) is None else p,
+        )
+        for dataset, own in part.tuned.items()
+        for name in own
+        if name != REFERENCE
+        for pair in [[own[name][trial] - own[REFERENCE][trial] for trial in own[name]]]
+    ]
+    holm = adjust_holm(np.array([p for *_, p in found]))
+    better = [
+        f"{name} on {dataset} ({points(mean)}, p {p:.2g}, corrected {float(corrected):.2g})"
+        for (name, dataset, mean, p), corrected in zip(found, holm, strict=True)
+        if p < ALPHA and mean > 0
+    ]
+    return (
+        f"On single datasets, of {len(found)} comparisons with {REFERENCE}, significantly better at "
+        f"{100 * ALPHA:.0f} % before Holm's correction: {', '.join(better) or 'none'}."
+    )
 
 
 def tell_odd(part: Part) -> list[str]:
@@ -564,10 +660,20 @@ def tell_state(source: Path, n_runs: int) -> list[str]:
     if verified.exists():
         *repeated, last = verified.read_text(encoding="utf-8").splitlines()
         n_equal = sum(line.rpartition(": ")[2].startswith("bit-equal") for line in repeated)
+        differences = [
+            (float(size), kind)
+            for line in repeated
+            for size, kind in re.findall(r"(\d\.\d+) \((\w+)(?: at step \d+)?\)", line)
+        ]
+        largest = [
+            f"{what} by {percent(max(own))} points"
+            for what, wanted in (("a test accuracy", True), ("another value", False))
+            if (own := [size for size, kind in differences if (kind == "test_acc") == wanted])
+        ]
         lines.append(
-            f"`plench results verify`: {last}; {n_equal} are bit-equal, the others, from other versions or "
-            "processors, agree in every accuracy of the last record within 0.05. `results/verified.txt` has "
-            "each run."
+            f"`plench results verify`: {last}. {n_equal} are bit-equal; the others are from other versions "
+            "or processors, and may differ by up to 5 points at the last checkpoint. At any checkpoint they "
+            f"differ in {' and in '.join(largest) or 'nothing'} at most. `results/verified.txt` has each run."
         )
     return lines
 
@@ -582,7 +688,7 @@ def tell_classical(main: Part, second: Part | None) -> list[str]:
         if part is None or not part.deep:
             said.append("With another network: not yet, no method is complete.")
             continue
-        network, leading = network_of(part.grid), []
+        network, leading = part.network, []
         for dataset in part.board.datasets:
             groups = (part.deep, part.classical)
             best, difference, value, p_value = compare_best(part.board, dataset, groups)
@@ -598,10 +704,11 @@ def tell_classical(main: Part, second: Part | None) -> list[str]:
     return [
         title,
         "",
-        f"{' '.join(said)} {n_found} of these {len(rows)} differences {'is' if n_found == 1 else 'are'} "
-        f"significant at {100 * ALPHA:.0f} % (corrected resampled t-test, not corrected for the choice of "
-        f"the best). All have {len(grid.hparams_seeds)} configurations. The best of a larger group looks "
-        f"better by chance, and there are {len(main.deep)} deep and {len(main.classical)} classical methods.",
+        f"{' '.join(said)} {n_found or 'None'} of these {len(rows)} differences "
+        f"{'is' if n_found == 1 else 'are'} significant at {100 * ALPHA:.0f} % (corrected resampled t-test, "
+        f"not corrected for the choice of the best). All have {len(grid.hparams_seeds)} configurations. The "
+        f"best of a larger group looks better by chance, and there are {len(main.deep)} deep and "
+        f"{len(main.classical)} classical methods.",
         *table([*header, "deep methods below the best classical"], rows),
     ]
 
@@ -640,39 +747,48 @@ def tell_criteria(part: Part, folder: Path) -> list[str]:
     shown = (CR, AA)
     by_dataset = group_by(runs, lambda run: run.experiment.dataset)
     n, rows = len(part.grid.hparams_seeds), []
-    few, spans = min(5, n), [list[float]() for _ in shown]
+    few = min(5, n)
     with drawing.figure_style():
         figure, panels, _ = drawing.new_panels(WIDTH, len(by_dataset), 2.0, 0.3, (0.3, 1.6), sharey=True)
         for axes, (dataset, own) in zip(panels, sorted(by_dataset.items()), strict=True):
             curve = measure_subset_regret(own, shown)
             assert curve is not None
-            row = [dataset]
+            row, costs = [dataset], []
             for i, criterion in enumerate(shown):
                 values, line = [100 * value for value in curve.regrets[i]], drawing.DASHES[i]
                 xs = range(1, len(values) + 1)
                 axes.plot(xs, values, color=drawing.DARK, linestyle=line, label=criterion.title)
                 row.append(" / ".join(signed(values[k - 1], 1) for k in (1, few, n)))
-                spans[i].append(values[-1])
+                chosen, best = (
+                    [part.board.dataset_splits(dataset, name, c) for name in part.deep]
+                    for c in (criterion, OA_ES)
+                )
+                by_split = [fmean(b[t] - c[t] for b, c in zip(best, chosen, strict=True)) for t in chosen[0]]
+                costs.append(show_interval(interval([by_split], [part.ratios[dataset]])))
+            row += costs
             row.append(" / ".join(percent(curve.accuracies[0][k - 1]) for k in (1, few, n)))
             axes.set(title=dataset, xlabel="configurations tried")
             drawing.add_grid(axes)
             rows.append(row)
-        panels[0].set_ylabel("points below the oracle")
+        panels[0].set_ylabel("points below choice by true labels")
         panels[0].legend(frameon=False)
         drawing.save_figure(figure, folder / "study-regret.svg")
     tried = f"with 1 / {few} / {n}"
-    said = [f"{c.title} {min(own):.1f} to {max(own):.1f}" for c, own in zip(shown, spans, strict=True)]
     return [
         title,
         "",
         "Points of test accuracy lost compared with choosing by true validation labels (OA w/ ES), means "
         f"over {counted(len(part.deep), 'deep method')} and {len(part.grid.trial_seeds)} splits, by the "
-        f"number of configurations tried. By dataset, with all {n}: {', '.join(said)}. A negative cost is "
+        f"number of configurations tried; with all {n} also 95 % intervals over splits. A negative cost is "
         "chance: validation sets are small.",
-        *table(["dataset", *(f"{c.title} {tried}" for c in shown), f"accuracy by CR {tried} (%)"], rows),
+        *table(
+            ["dataset", *(f"{c.title} {tried}" for c in shown), *(f"{c.title}, all {n}" for c in shown),
+             f"accuracy by CR {tried} (%)"],
+            rows,
+        ),
         "",
         "![Cost of choosing by CR and AA by the number of configurations tried](study-regret.svg)",
-    ]
+    ]  # fmt: skip
 
 
 def tell_spread(part: Part, everything: Sequence[Run]) -> list[str]:
@@ -709,32 +825,35 @@ def tell_spread(part: Part, everything: Sequence[Run]) -> list[str]:
             for group in (tuned, repeated)
         )
         names = sorted(own.keys() & seeds.keys() or own.keys())
-        split, within = (fmean(own[name][i] for name in names) for i in (0, 1))
-        seed = fmean(seeds[name][1] for name in names) if seeds else None
-        parts = [split, None, None] if seed is None else [split, max(within - seed, 0.0), seed]
-        deviations = ["unknown" if value is None else percent(math.sqrt(value)) for value in (*parts, within)]
-        rows.append([dataset, f"{len(names)}", *deviations, percent(split / (split + within), 0)])
+        within = {name: math.sqrt(own[name][1]) for name in names}
+        middle = median(within.values())
+        values = {
+            "split": [math.sqrt(own[name][0]) for name in names],
+            "configuration": [math.sqrt(max(own[n][1] - seeds[n][1], 0.0)) for n in names if n in seeds],
+            "seed": [math.sqrt(seeds[name][1]) for name in names if name in seeds],
+            "within a split": within.values(),
+        }
+        share = median(own[name][0] / sum(own[name]) for name in names)
+        wide = sorted((name for name in names if within[name] > 3 * middle), key=lambda n: -within[n])
+        rows.append(
+            [dataset, f"{len(names)}", *(percent(median(v)) if v else "unknown" for v in values.values()),
+             percent(share, 0), ", ".join(f"{name} {percent(within[name])}" for name in wide)]
+        )  # fmt: skip
     lengths = " or ".join(sorted({experiment.budget for experiment in repeated})) or "none yet"
     return [
         title,
         "",
-        "Standard deviations of test accuracy in points (roots of variances averaged over methods), of "
-        "checkpoints chosen by CR. Configurations are drawn anew for each split, and each has its own seed, "
-        "so that runs of a split differ in configuration and seed. The seed's part is that of repeated "
-        f"default runs ({lengths}), and the configuration's what remains.",
+        "Standard deviations of test accuracy in points, medians over methods, of checkpoints chosen by CR. "
+        "Configurations are drawn anew for each split, and each has its own seed, so that runs of a split "
+        f"differ in configuration and seed. The seed's part is that of repeated default runs ({lengths}), "
+        "and the configuration's what remains. The last column names methods whose runs of a split differ by "
+        "more than three times the median: some of their configurations fail.",
         *table(
-            [
-                "dataset",
-                "methods",
-                "split",
-                "configuration",
-                "seed",
-                "within a split",
-                "share of the split (%)",
-            ],
+            ["dataset", "methods", "split", "configuration", "seed", "within a split",
+             "share of the split (%)", "far above the median within a split"],
             rows,
         ),
-    ]
+    ]  # fmt: skip
 
 
 def tell_power(part: Part) -> list[str]:
@@ -742,35 +861,29 @@ def tell_power(part: Part) -> list[str]:
     names, n = [*part.deep, *part.classical], len(part.grid.trial_seeds)
     if len(names) < 2:
         return [title, "", "Not yet: two complete methods are needed."]
-    rows, n_found = [], 0
-    for dataset in part.board.datasets:
-        cell = part.board.cell(part.board.datasets[dataset][0], names[0], CR)
-        assert cell is not None
-        ratio = find_test_ratio(cell)
-        splits = [part.board.dataset_splits(dataset, name, CR) for name in names]
+    rows, evident = [], []
+    limit = float(stats.t.ppf(1 - ALPHA / 2, n - 1))
+    for dataset, ratio in part.ratios.items():
+        splits = [part.tuned[dataset][name] for name in names]
         pairs = [[a[t] - b[t] for t in a if t in b] for a, b in combinations(splits, 2)]
-        spread = median(float(np.std(pair, ddof=1)) for pair in pairs)
-        found = [spread * detectable(m, ratio) for m in (n, 10, 1000)]
-        n_found += found[0] <= 0.01
+        deviations = [float(np.std(pair, ddof=1)) for pair in pairs]
+        spread, half = median(deviations), limit * math.sqrt(1 / n + ratio)
+        found = [half * spread, *(spread * detectable(m, ratio) for m in (n, 10, 1000))]
         open_pairs = sum((p := corrected_t_test(pair, ratio)) is not None and p >= ALPHA for pair in pairs)
+        evident.append(f"{sum(half * own <= 0.01 for own in deviations)} on {dataset}")
         rows.append([dataset, *map(percent, (spread, *found)), f"{open_pairs} of {len(pairs)}"])
-    claim = (
-        f" On the {'others' if n_found else 'datasets here'}, a published lead of one point from so few "
-        "splits is not evidence by itself."
-        if n_found < len(rows)
-        else ""
-    )
     return [
         title,
         "",
-        f"With {n} splits, the median pair of methods would need more than one point on "
-        f"{len(rows) - n_found} of {counted(len(rows), 'dataset')}.{claim} The table has the mean difference "
-        f"that the corrected resampled t-test finds at {100 * ALPHA:.0f} % in {100 * POWER:.0f} % of "
-        "studies, for the median spread of paired differences, in points. Splits of one dataset overlap, so "
-        "that even 1,000 splits cannot detect a smaller difference.",
+        f"With {n} splits, a lead of one point would be significant at {100 * ALPHA:.0f} % for "
+        f"{', '.join(evident)} of {math.comb(len(names), 2)} pairs of methods (corrected resampled t-test). "
+        "Where that number is small, a published lead of one point from so few splits is not evidence by "
+        "itself. The table has, in points and for the median spread of paired differences, the lead that is "
+        f"significant, and the mean difference that is found in {100 * POWER:.0f} % of studies. Splits of "
+        "one dataset overlap, so that more of them help little.",
         *table(
-            ["dataset", "spread of differences", f"with {n} splits", "with 10", "with 1,000",
-             f"pairs not significantly different with {n}"],
+            ["dataset", "spread of differences", f"significant with {n} splits", f"found with {n}", "with 10",
+             "with 1,000", f"pairs not significantly different with {n}"],
             rows,
         ),
     ]  # fmt: skip
@@ -806,8 +919,9 @@ def tell_crowd(part: Part | None, runs: Sequence[Run]) -> list[str]:
             f"- {dataset}: best on candidate sets {best[0]} %, best on answers {best[1]} %: {difference}. "
             f"{behind} of {len(others)} methods on candidate sets score lower than {top}."
         )
-        if "LR_EM" in others:
-            (alike, shown, *_) = compare_best(board, dataset, (["LR_EM"], answers))
+        linear = [name for name in answers if name.startswith(("MV_LR", "DS_LR"))]
+        if "LR_EM" in others and linear:
+            alike, shown, *_ = compare_best(board, dataset, (["LR_EM"], linear))
             lines[-1] += f" The same linear model on sets and on answers: {' and '.join(alike)}: {shown}."
     by_dataset = mean_accuracies(board)
     order = sorted(board.algorithms, key=lambda name: -fmean(own[name] for own in by_dataset.values()))
@@ -816,75 +930,76 @@ def tell_crowd(part: Part | None, runs: Sequence[Run]) -> list[str]:
 
 
 def tell_time(parts: Sequence[Part | None]) -> list[str]:
-    rows = []
+    found: dict[tuple[str, str], dict[str, float]] = {}  # by processor and method, then by network
+    single, largest, networks = set[str](), 1, ["none"]
     for part in parts:
         for name, own in group_by(part.runs if part else (), lambda run: run.experiment.algorithm).items():
-            if own[0].experiment.fitted and part is not parts[0]:
-                continue  # the same runs
-            network = "none" if own[0].experiment.fitted else network_of(part.grid) if part else ""
+            network = "none" if own[0].experiment.fitted else str(own[0].experiment.model)
+            networks += [network] if network not in networks else []
+            if network != "none":
+                largest = max(largest, *(run.stack_size for run in own))
+                single.update({name} if any(run.stack_size < 2 for run in own) else ())
             by_processor = group_by(
-                own, lambda run: str(part_of(run.info, "versions").get("arithmetic")).partition(",")[0]
+                own,
+                lambda run: str(part_of(run.info, "versions").get("arithmetic", "unknown")).partition(",")[0],
             )
             for processor, same in by_processor.items():
-                seconds = [part_of(run.info, "timings").get("training_seconds") for run in same]
-                known = [value for value in seconds if isinstance(value, int | float)]
-                if known:
-                    stacked = sum(run.stack_size > 1 for run in same)
-                    shown = [
-                        processor,
-                        name,
-                        network,
-                        f"{median(known):.1f}",
-                        f"{stacked:,} of {len(same):,}",
-                    ]
-                    rows.append((processor, median(known), shown))
-    if not rows:
+                measured = [part_of(run.info, "timings").get("training_seconds") for run in same]
+                if known := [value for value in measured if isinstance(value, int | float)]:
+                    found.setdefault((processor, name), {}).setdefault(network, median(known))
+    if not found:
         return ["## Time", "", "Not yet: no complete method."]
+    alone = f"; those of {', '.join(sorted(single))} were trained alone" if single else ""
+    rows = [
+        [*key, *(f"{seconds[n]:.1f}" if n in seconds else "" for n in networks)]
+        for key, seconds in sorted(found.items(), key=lambda item: (item[0][0], min(item[1].values())))
+    ]
     return [
         "## Time",
         "",
-        "Median seconds of training per run; of a stacked run, its share of the stack's time. Compare only "
-        "within one kind of processor, and only large differences: other load of the machines is not "
+        "Median seconds of training per run, by network; classical methods have none. Runs with a network "
+        f"were trained in stacks of up to {largest}, with their share of the stack's time{alone}. Compare "
+        "only within one kind of processor, and only large differences: other load of the machines is not "
         "recorded. [step.md](step.md) compares methods side by side.",
-        *table(
-            ["arithmetic", "method", "network", "seconds", "stacked runs"],
-            [row for *_, row in sorted(rows, key=lambda item: item[:2])],
-        ),
+        *table(["arithmetic", "method", *networks], rows),
     ]
 
 
-def tell_history(part: Part, folder: Path) -> list[str]:
-    title, board = "## Has the field moved?", part.board
-    years, ranks, means = years_of(part.runs), board.rank(CR), mean_accuracies(board)
-    dated = [
-        (years[n], n) for n in board.algorithms if n in years and n in ranks and not n.startswith(UNDATED)
+def tell_history(parts: Sequence[Part], folder: Path) -> list[str]:
+    title, years = "## Has the field moved?", years_of(parts[0].runs)
+
+    def dated(part: Part, names: Iterable[str]) -> list[tuple[int, str]]:
+        return [(years[name], name) for name in names if name in years and name in part.board.rank(CR)]
+
+    kinds: list[tuple[str, Callable[[Part], Iterable[str]]]] = [
+        ("all but forests", lambda part: [n for n in part.board.algorithms if not n.startswith(UNDATED)]),
+        ("all", lambda part: part.board.algorithms),
+        ("deep ones", lambda part: part.deep),
     ]
-    if len(dated) < 4:
-        return [title, "", f"Not yet: {counted(len(dated), 'dated method')}; 4 are needed."]
-    accuracy = {name: fmean(means[d][name] for d in means) for _, name in dated}
-
-    p_values: list[float] = []
-
-    def correlate(kept: Sequence[tuple[int, str]]) -> str:
-        by = {"mean accuracy": accuracy, "average rank": {name: ranks[name][0] for _, name in kept}}
-        found = {
-            what: stats.spearmanr([year for year, _ in kept], [values[name] for _, name in kept])
-            for what, values in by.items()
-        }
-        p_values.extend(own.pvalue for own in found.values())
-        return " and ".join(
-            f"{signed(own.statistic, 2)} with the {what} (p = {own.pvalue:.2g})"
-            for what, own in found.items()
-        )
-
-    deep = [item for item in dated if item[1] in part.deep]
-    overall, alone = correlate(dated), "too few"
-    if len(deep) > 3 and len({year for year, _ in deep}) > 1:
-        alone = f"{correlate(deep)}, over {len(deep)}"
-    xs = [year for year, _ in dated]
+    drawn = dated(parts[0], kinds[0][1](parts[0]))
+    if len(drawn) < 4:
+        return [title, "", f"Not yet: {counted(len(drawn), 'dated method')}; 4 are needed."]
+    rows, trends = [], list[tuple[float, float]]()  # towards newer methods, with p
+    for part in parts:
+        ranks, means = part.board.rank(CR), mean_accuracies(part.board)
+        for kind, choose in kinds:
+            kept = dated(part, choose(part))
+            if len({year for year, _ in kept}) < 3:
+                continue
+            row = [kind, part.network, f"{len(kept)}"]
+            for sign, values in (
+                (1, [fmean(means[d][name] for d in means) for _, name in kept]),
+                (-1, [ranks[name][0] for _, name in kept]),
+            ):
+                trend = stats.spearmanr([year for year, _ in kept], values)
+                trends.append((sign * trend.statistic, trend.pvalue))
+                row.append(f"{signed(trend.statistic, 2)} (p {trend.pvalue:.2g})")
+            rows.append(row)
+    ranks, means = parts[0].board.rank(CR), mean_accuracies(parts[0].board)
+    xs = [year for year, _ in drawn]
     panels = {
-        "mean test accuracy (%)": [100 * accuracy[name] for _, name in dated],
-        "average rank": [ranks[name][0] for _, name in dated],
+        "mean test accuracy (%)": [100 * fmean(means[d][name] for d in means) for _, name in drawn],
+        "average rank": [ranks[name][0] for _, name in drawn],
     }
     with drawing.figure_style():
         figure = drawing.new_figure(WIDTH, 5.0)
@@ -894,19 +1009,23 @@ def tell_history(part: Part, folder: Path) -> list[str]:
             axes.set(ylabel=label, xlim=(min(xs) - 2, max(xs) + 2), ylim=(min(ys) - room, max(ys) + room))
             axes.locator_params(axis="x", integer=True)
             drawing.add_grid(axes, "both")
-            drawing.name_points(axes, xs, ys, [name for _, name in dated])
+            drawing.name_points(axes, xs, ys, [name for _, name in drawn])
         axes.set_xlabel("year of publication")
         drawing.save_figure(figure, folder / "study-years.svg")
+    n_newer = sum(value > 0 for value, _ in trends)
+    newer, older = (sum(p < ALPHA and sign * value > 0 for value, p in trends) for sign in (1, -1))
     return [
         title,
         "",
-        f"{'No trend is significant.' if min(p_values) >= ALPHA else 'Some trend is significant.'} Over "
-        f"{counted(len(dated), 'method')} from {min(xs)} to {max(xs)}, classical ones included, Spearman's "
-        f"correlation of the year is {overall}; a negative one with the rank means that newer methods rank "
-        f"better. Within deep methods alone: {alone}. Forests are left out: their papers are not about "
-        "partial labels.",
+        f"Of the {len(trends)} correlations below, {n_newer} {'says' if n_newer == 1 else 'say'} that newer "
+        f"methods are better (positive with the mean accuracy, negative with the average rank), {newer} of "
+        f"them significantly at {100 * ALPHA:.0f} %; {older} significantly {'says' if older == 1 else 'say'} "
+        "the opposite (Spearman's, of the year of publication, not corrected for their number). Forests have "
+        "the years of their own papers, which are not about partial labels; the picture leaves them out.",
+        *table(["methods", "network", "number", "with mean accuracy", "with average rank"], rows),
         "",
-        f"![Accuracy and rank of {len(dated)} methods by year of publication](study-years.svg)",
+        f"![Accuracy and rank of {len(drawn)} methods with {parts[0].network} by year of "
+        "publication](study-years.svg)",
     ]
 
 
@@ -995,6 +1114,7 @@ def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
         tell_extent(planned, main),
         tell_network(networks, folder),
         tell_leaderboard(main, folder),
+        tell_leaderboard(network, folder, explained=True) if network else [],
         tell_odd(main),
         tell_classical(main, network),
         tell_slow(study.slow, main, runs),
@@ -1003,7 +1123,7 @@ def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
         tell_power(main),
         tell_crowd(study.crowd, runs),
         tell_time((main, network, study.slow)),
-        tell_history(main, folder),
+        tell_history([main, *([network] if network else [])], folder),
         tell_limits(main),
         ["Written by `benchmarks/study.py` from the records alone."],
     ]

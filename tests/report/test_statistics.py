@@ -178,6 +178,18 @@ def test_splits_are_compared_in_pairs_with_the_recorded_sizes(tmp_path):
     assert lost["p_value"] == pytest.approx(corrected_t_test(differences, 113 / 909))
 
 
+def test_splits_with_one_test_set_differ_in_what_is_held_out(tmp_path):
+    """A larger test set of its own does not make the test weaker."""
+    sizes = {"n_train": 900, "n_validation": 100, "n_test": 1188, "sizes": {"examples": 1000}}
+    for name, trial in itertools.product(("CC", "LWS"), range(5)):
+        own = records(0.5, trial + 10 * (name == "CC"))
+        write_run(tmp_path / f"{name}-{trial}", own, "Own", name, trial, info={"dataset": sizes})
+    board = read_board(tmp_path)
+    (found,) = compare_splits(board, CR, "CC", "LWS")
+    cells = [board.cell(board.settings[0], name, CR).accuracies for name in ("CC", "LWS")]
+    assert found["p_value"] == pytest.approx(corrected_t_test(np.subtract(*cells), 100 / 900))
+
+
 def test_a_dataset_with_several_settings_counts_once(tmp_path):
     write_sweep(tmp_path, datasets=("A", "B"), n_trials=2, n_hparams=1)
     for name, accuracy in (("CC", 0.9), ("LWS", 0.1), ("NN", 0.5)):  # PRODEN lacks this setting

@@ -18,8 +18,8 @@ from benchmarks.study import (
     explain_variance,
     interval,
     mean_accuracies,
-    mean_difference,
     merge_grids,
+    rank_order,
     read_study,
     take_part,
     write_page,
@@ -28,6 +28,7 @@ from benchmarks.study import (
 from plench.estimator.search import NETWORK, PORTFOLIO
 from plench.report.leaderboard import build_leaderboard
 from plench.report.results import read_results
+from plench.report.statistics import corrected_t_test
 from plench.runs import read_runs
 from plench.runs.sweep_spec import Grid, SweepSpec, read_sweep
 from tests.conftest import ROOT
@@ -91,30 +92,41 @@ def test_a_complete_study_answers_every_question(study, tmp_path):
     text = write_page(folder, sweeps, tmp_path).read_text(encoding="utf-8")
     assert "Not yet" not in text
     assert "not complete" not in text
-    pictures = re.findall(r"\]\((study-\w+\.svg)\)", text)
-    assert pictures == ["study-network.svg", "study-ranks.svg", "study-regret.svg", "study-years.svg"]
+    pictures = re.findall(r"\]\((study-[\w-]+\.svg)\)", text)
+    assert pictures == [
+        f"study-{name}.svg" for name in ("network", "ranks-MLP", "ranks-MLP_BN", "regret", "years")
+    ]
     assert all(re.findall(r"!\[(.{20,})\]\(study", text)), "alternative texts"
     assert all((tmp_path / name).stat().st_size > 1000 for name in pictures)
-    assert "Over 5 methods from 2002 to 2021" in text, "forests carry no year of a partial-label method"
+    assert "Accuracy and rank of 5 methods with MLP" in text, "forests have the year of another paper"
+    assert re.findall(r"\| (all but forests|all) \| MLP \| (\d) \|", text) == [
+        ("all but forests", "5"),
+        ("all", "6"),
+    ]
+    assert "| unknown | CC |  | 2.0 | 1.5 |" in text, "seconds by network, all configurations of each"
     # The change by the network, from the same configurations, by hand.
     parts = [take_part("", read_sweep(path).grids[0], read_runs(folder)) for path in sweeps[:2]]
     runs = [[run for run in part.runs if run.hparams_seed < 2] for part in parts]
     plain, normalised = (mean_accuracies(build_leaderboard(own, (CR, AA))) for own in runs)
     gains = [normalised[d][name] - plain[d][name] for d in DATASETS for name in DEEP]
-    changes = f"changes the mean over methods and datasets by {100 * np.mean(gains):+.1f} points"
+    by_method = np.reshape(gains, (len(DATASETS), -1)).mean(axis=0)
+    changes = f"changes the mean over methods and datasets by {100 * np.mean(gains):+.1f} ("
     assert text.count(changes) == 2, "in the first sentences and in its section"
+    assert f"and the median method by {100 * np.median(by_method):+.1f}; 4 of 4 methods gain" in text
     overall = [
         sorted((np.mean([means[d][name] for d in DATASETS]) for name in DEEP), reverse=True)
         for means in (plain, normalised)
     ]
-    # The two best over both networks, and how the network shares their variance with the method.
+    # The two best over both networks: the network's change, and how far they are from each other.
     both = np.array([[[m[d][name] for m in (plain, normalised)] for name in DEEP] for d in DATASETS])
-    best = np.argsort(-both.mean(axis=(0, 2)))[:2]
-    shares = [
-        f"on {dataset} the network explains {100 * own[1]:.0f} % and the method {100 * own[0]:.0f} %"
-        for dataset, own in zip(DATASETS, explain_variance(both[:, best]), strict=True)
-    ]
-    assert f"Of the variance among the 2 best methods, {'; '.join(shares)}." in text
+    best = both[:, np.argsort(-both.mean(axis=(0, 2)))[:2]]
+    changed = 100 * (best[:, :, 1] - best[:, :, 0]).mean(axis=1)
+    spreads = 100 * best.mean(axis=2).std(axis=1, ddof=1)
+    assert (
+        f"the change is {changed[0]:+.1f} on Lost, {changed[1]:+.1f} on MSRCv2, and their standard deviation "
+        f"{spreads[0]:.1f}, {spreads[1]:.1f}: the network matters more than the choice among them on Lost, "
+        "MSRCv2."
+    ) in text
     n_close = sum(mean >= overall[0][0] - np.mean(gains) for mean in overall[0][1:])
     assert re.search(rf"With MLP, {n_close} other methods? come that close to the best", text)
     assert "the 2 best of each network lie within {:.1f} and {:.1f} points".format(
@@ -139,7 +151,7 @@ def test_methods_that_lack_a_run_are_named_and_not_compared(study, tmp_path):
     assert "19 of 20 runs: LWS, PRODEN, NN" in text
     assert "- plan-2, not run: VALEN." in text
     assert "Not yet: fewer than 3 methods are complete with both networks." in text
-    board = text.split("## Leaderboard")[1].split("##")[0]
+    board = text.split("## Leaderboard with MLP\n")[1].split("##")[0]
     assert "5 methods on 2 datasets" in board
     assert "| CC |" not in board
 
@@ -160,26 +172,70 @@ def test_methods_are_compared_with_the_reference(study, tmp_path, monkeypatch, r
     folder, sweeps = study
     monkeypatch.setattr("benchmarks.study.REFERENCE", reference)
     found = read_study(folder, sweeps)
+    parts = ((found.main, "MLP", 3), (found.network, "MLP_BN", 2))
     better = [
         f"{name} with {network} and {n} configurations"
-        for part, network, n in ((found.main, "MLP", 3), (found.network, "MLP_BN", 2))
+        for part, network, n in parts
         for name in part.board.algorithms
-        if name != reference and mean_difference(part.board, name, reference)[1] > 0
+        if name != reference and part.compare(part.tuned, name, reference)[1] > 0
     ]
     assert bool(better) == (reference == "NN")
     named = f"{reference} ({YEARS[reference]})"
-    first = write_page(folder, sweeps, tmp_path).read_text(encoding="utf-8").splitlines()[2]
+    text = write_page(folder, sweeps, tmp_path).read_text(encoding="utf-8")
+    first = text.splitlines()[2]
     if better:
-        assert first.endswith(f"these are detectably better than {named}: {', '.join(better)}.")
+        assert f"these are detectably better than {named}: {', '.join(better)} (of 5 with MLP and 5" in first
     else:
-        assert first.endswith(
-            f"none of 5 other methods is detectably better than {named} with either network."
+        expected = (
+            f"none of the other methods, 5 with MLP and 5 with MLP_BN, is detectably better than {named}."
         )
-    mean, low, high = mean_difference(found.main.board, "LWS", reference)
+        assert first.endswith(expected)
+    part = found.main
+    mean, low, high = part.compare(part.tuned, "LWS", reference)
     assert low < mean < high
-    means = mean_accuracies(found.main.board)
+    means = mean_accuracies(part.board)
     assert mean == pytest.approx(np.mean([own["LWS"] - own[reference] for own in means.values()]))
-    assert mean_difference(found.main.board, reference, reference) == (0, 0, 0)
+    assert part.compare(part.tuned, reference, reference) == (0, 0, 0)
+    # Configuration 0 of each split, without any choice among configurations.
+    assert {len(own) for methods in part.defaults.values() for own in methods.values()} == {5}
+    untuned = part.compare(part.defaults, "LWS", reference)
+    shown = "LWS by {:+.1f} ({:+.1f} to {:+.1f})".format(*(100 * value for value in untuned)).replace(
+        "-", "−"
+    )
+    assert (shown in text.split("- Without tuning")[1].split("\n")[0]) == (untuned[1] > 0)
+    # Every other method on every dataset, and Holm's correction for all of these.
+    single = re.search(r"of (\d+) comparisons with \w+, significantly better .*: (.*)\.", text)
+    assert int(single[1]) == 5 * len(DATASETS)
+    p_values = [
+        corrected_t_test([own[name][t] - own[reference][t] for t in range(5)], part.ratios[dataset])
+        for dataset, own in part.tuned.items()
+        for name in own
+        if name != reference
+    ]
+    lowest = min(p_values) if reference == "NN" else None
+    assert (single[2] == "none") == (reference == "PRODEN")
+    if lowest is not None:
+        assert f"corrected {len(p_values) * lowest:.2g}" in single[2]
+
+
+def test_equal_ranks_are_ordered_by_means(study):
+    """Two methods that are each best once share the rank; the one that fails less comes first."""
+    folder, sweeps = study
+    board = read_study(folder, sweeps).main.board
+    values = {"Lost": {"A": 0.9, "B": 0.5}, "MSRCv2": {"A": 0.6, "B": 0.7}}
+
+    class Tied:
+        datasets = values
+
+        def rank(self, criterion):
+            return dict.fromkeys("BA", (1.5, 2))
+
+        def dataset_means(self, dataset, criterion):
+            return values[dataset]
+
+    assert rank_order(Tied()) == ["A", "B"]
+    order, ranks = rank_order(board), board.rank(CR)
+    assert [ranks[name][0] for name in order] == sorted(own for own, _ in ranks.values())
 
 
 def test_the_smallest_difference_has_a_floor():
@@ -276,10 +332,13 @@ def test_the_interval_of_a_mean_difference():
     assert interval([[0.1, 0.1]], [0.1]) == pytest.approx((0.1, 0.1, 0.1))
 
 
-def test_pages_on_the_choice_agree_with_the_study():
+def test_pages_agree_with_the_study(tmp_path):
     """The parts that the script writes are up to date, and the estimator's portfolio is the one they name."""
     sweeps = sorted((ROOT / "results").glob("study-*.toml"))
     found = read_study(ROOT / "results" / "study.parquet", sweeps)
+    write_page(ROOT / "results" / "study.parquet", sweeps, tmp_path)
+    text = (tmp_path / "study.md").read_text(encoding="utf-8")
+    assert text == (ROOT / "docs" / "results" / "study.md").read_text(encoding="utf-8"), "run make study"
     pages = {
         "results/auto.md": tell_portfolio(found.main, found.network),
         "which-algorithm.md": tell_advice(found),

@@ -221,10 +221,18 @@ def corrected_t_test(differences: Sequence[float], test_ratio: float) -> float |
 
 
 def find_test_ratio(cell: Cell) -> float:
-    """Return test examples per training example: from a run's record, or else from the split's fractions."""
+    """Return the examples that a split draws for testing per training example, for `corrected_t_test`.
+
+    A test set that comes with the data is the same for all splits. What they draw, and what makes training
+    sets differ, is then the validation part. The sizes are those of a run's record, or else follow from the
+    split's fractions.
+    """
     data = part_of(cell.choices[0].run.info, "dataset") if cell.choices else {}
-    n_test, n_train = data.get("n_test"), data.get("n_train")
+    n_train, n_validation, n_test = (data.get(f"n_{part}") for part in ("train", "validation", "test"))
     if type(n_test) is int and type(n_train) is int and n_train > 0:
+        sizes = {**part_of(data, "sizes"), **part_of(data, "published")}
+        if type(n_validation) is int and sizes.get("examples") == n_train + n_validation:
+            return n_validation / n_train
         return n_test / n_train
     details = cell.experiment.details
     test, held_out = (
