@@ -75,6 +75,17 @@ def test_the_counts_of_the_readme_are_those_of_the_measured_verdicts():
     assert f"confusable ones in {confusable}, " in readme
 
 
+def test_the_readme_says_what_the_study_found():
+    page = (ROOT / "docs" / "results" / "study.md").read_text(encoding="utf-8")
+    n_others, best = re.search(
+        r"In the mean over 3 datasets, .* none of the other methods, (\d+) with MLP .* than (.*)\.", page
+    ).groups()
+    gain = re.search(r"MLP_BN instead of MLP changes the mean .* by \+([\d.]+) \(\+", page)[1]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert f"none of {n_others} other methods is detectably better than {best}, and a batch " in readme
+    assert f"adds {gain} points" in readme
+
+
 @pytest.mark.parametrize("folder", modules_by_folder())
 def test_the_architecture_names_every_module(folder):
     named = modules_by_folder()[folder]
