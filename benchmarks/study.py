@@ -659,21 +659,18 @@ def tell_state(source: Path, n_runs: int) -> list[str]:
     verified = source.with_name("verified.txt")
     if verified.exists():
         *repeated, last = verified.read_text(encoding="utf-8").splitlines()
-        n_equal = sum(line.rpartition(": ")[2].startswith("bit-equal") for line in repeated)
         differences = [
-            (float(size), kind)
+            [(float(size), kind) for size, kind in re.findall(r"records? (\d\.\d+)(?: \((\w+))?", line)]
             for line in repeated
-            for size, kind in re.findall(r"(\d\.\d+) \((\w+)(?: at step \d+)?\)", line)
         ]
-        largest = [
-            f"{what} by {percent(max(own))} points"
-            for what, wanted in (("a test accuracy", True), ("another value", False))
-            if (own := [size for size, kind in differences if (kind == "test_acc") == wanted])
-        ]
+        n_equal = sum(all(size == 0 for size, _ in own) for own in differences)
+        size, kind = max((own for line in differences for own in line), default=(0.0, ""))
         lines.append(
-            f"`plench results verify`: {last}. {n_equal} are bit-equal; the others are from other versions "
-            "or processors, and may differ by up to 5 points at the last checkpoint. At any checkpoint they "
-            f"differ in {' and in '.join(largest) or 'nothing'} at most. `results/verified.txt` has each run."
+            f"`plench results verify`: {last}. {n_equal} have the same values to four digits at all "
+            "checkpoints"
+            + (f"; the largest difference of the others is {size:.3f} ({kind})" if size else "")
+            + ". Other versions and processors may differ by up to 0.05 at the last checkpoint. "
+            "`results/verified.txt` has each run."
         )
     return lines
 
@@ -957,7 +954,7 @@ def tell_time(parts: Sequence[Part | None]) -> list[str]:
     return [
         "## Time",
         "",
-        "Median seconds of training per run, by network; classical methods have none. Runs with a network "
+        "Median seconds of training per run, by network. Runs with a network "
         f"were trained in stacks of up to {largest}, with their share of the stack's time{alone}. Compare "
         "only within one kind of processor, and only large differences: other load of the machines is not "
         "recorded. [step.md](step.md) compares methods side by side.",
