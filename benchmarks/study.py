@@ -393,7 +393,10 @@ def tell_first(main: Part, other: Part | None, networks: NetworkComparison | Non
             "",
         ]
         level = [own for found in tuned for own in found.values() if own[1] <= 0 <= own[2]]
-        worse = [f"{sum(own[2] < 0 for own in found.values())}" for found in tuned]
+        worse = [
+            f"{sum(own[2] < 0 for own in found.values())} with {part.network}"
+            for part, found in zip(parts, tuned, strict=True)
+        ]
         if level:
             halves = [(high - low) / 2 for _, low, high in level]
             lines.append(

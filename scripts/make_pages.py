@@ -335,8 +335,7 @@ def read_study() -> list[Measured]:
         known = [[value for value in group if value is not None] for group in last]
         if known and all(known):
             defaults.setdefault(dataset, {})[name] = fmean(map(fmean, known))
-    what = f"default hyperparameters, after {DEFAULT_STEPS:,} steps; tuned runs are not complete yet"
-    return [*found, Measured(what, defaults)]
+    return [*found, Measured(f"default hyperparameters, after {DEFAULT_STEPS:,} steps", defaults)]
 
 
 def planned_runs(own: list[Run], grid: Grid) -> list[Run]:
@@ -360,8 +359,9 @@ def find_measured(name: str) -> Measured | None:
 
 
 def describe_results(name: str) -> list[str]:
-    """Return the chart of an algorithm with its caption, or another page's figures; the cost of a step."""
+    """Return an algorithm's chart with its caption, figures on other datasets, and the cost of a step."""
     own = find_measured(name)
+    measured = set(own.accuracies) if own is not None else set()
     lines = []
     if own is not None:
         shown = ", ".join(f"{data} {100 * means[name]:.1f}" for data, means in own.accuracies.items())
@@ -371,17 +371,25 @@ def describe_results(name: str) -> list[str]:
             f"Test accuracy in percent, {own.what}: {shown}. Grey: up to {n_others} other methods in "
             "the same setting ([study](../results/study.md)).",
         ]
-    else:
-        for header, row in read_rows(RESULTS / "frontier.md"):
-            if row[0] == name and "Lost" in header:
-                shown = ", ".join(f"{k} {v}" for k, v in zip(header, row, strict=False) if k[:1].isupper())
-                lines.append(
-                    "Not yet in the study. Test accuracy in percent with default hyperparameters "
-                    f"([frontier](../results/frontier.md)): {shown}."
-                )
-                break
-        else:
-            lines.append("Not yet in the [study](../results/study.md).")
+    for setting in read_study():
+        rest = {
+            d: means[name] for d, means in setting.accuracies.items() if name in means and d not in measured
+        }
+        if rest:
+            shown = ", ".join(f"{data} {100 * value:.1f}" for data, value in rest.items())
+            lines.append(f"Other datasets, {setting.what}: {shown}.")
+            measured.update(rest)
+    for header, row in read_rows(RESULTS / "frontier.md"):
+        cells = zip(header, row, strict=False)
+        others = [f"{k} {cell}" for k, cell in cells if k[:1].isupper() and k not in measured]
+        if row[0] == name and "Lost" in header and others:
+            where = "Other datasets" if lines else "Test accuracy in percent"
+            lines.append(
+                f"{where}, default hyperparameters ([frontier](../results/frontier.md)): {', '.join(others)}."
+            )
+            break
+    if not lines:
+        lines.append("Not yet in the [study](../results/study.md).")
     for _, row in read_rows(RESULTS / "step.md"):
         if row[0] == name:
             lines.append(
