@@ -440,7 +440,7 @@ def tell_first(main: Part, other: Part | None, networks: NetworkComparison | Non
         n_close = int((plain[1:] >= plain[0] - gain).sum())
         changes = (best_half[:, :, 1] - best_half[:, :, 0]).mean(axis=1)
         spreads = best_half.mean(axis=2).std(axis=1, ddof=1)
-        datasets = main.grid.datasets
+        datasets = networks.parts[0].grid.datasets
         by_dataset = ", ".join(f"{points(c)} on {d}" for d, c in zip(datasets, changes, strict=True))
         decided = [d for d, c, s in zip(datasets, changes, spreads, strict=True) if abs(c) > s]
         lines.append(
@@ -723,15 +723,17 @@ def tell_slow(part: Part | None, main: Part, runs: Sequence[Run]) -> list[str]:
     lines = [
         title,
         "",
-        f"Configurations 0 to {grid.n_hparams - 1} on {len(grid.trial_seeds)} splits, chosen by CR.",
+        f"Configurations 0 to {grid.n_hparams - 1} on {len(grid.trial_seeds)} splits, chosen by CR; the slower "
+        f"methods were run on {', '.join(grid.datasets)} only.",
+        "",
     ]
     for dataset in together.board.datasets:
         if others:
             best, difference, *_ = compare_best(together.board, dataset, (part.deep, others))
             slower = counted(len(part.deep), "slower method")
             lines.append(
-                f"{dataset}: the best of {slower} has {best[0]} %, the best of {len(others)} others "
-                f"{best[1]} %: {difference}."
+                f"{dataset}: best of {slower} {best[0]} %, best of {len(others)} others {best[1]} %: "
+                f"{difference}."
             )
         means = sorted(together.board.dataset_means(dataset, CR).items(), key=lambda item: -item[1])
         kinds = [[n, "slower" if n in part.deep else "", percent(mean)] for n, mean in means]
@@ -847,7 +849,7 @@ def tell_spread(part: Part, everything: Sequence[Run]) -> list[str]:
         "Configurations are drawn anew for each split, and each has its own seed, so that runs of a split "
         f"differ in configuration and seed. The seed's part is that of repeated default runs ({lengths}), "
         "and the configuration's what remains. The last column names methods whose runs of a split differ by "
-        "more than three times the median: some of their configurations fail.",
+        "more than three times the median.",
         *table(
             ["dataset", "methods", "split", "configuration", "seed", "within a split",
              "share of the split (%)", "far above the median within a split"],
