@@ -723,8 +723,8 @@ def tell_slow(part: Part | None, main: Part, runs: Sequence[Run]) -> list[str]:
     lines = [
         title,
         "",
-        f"Configurations 0 to {grid.n_hparams - 1} on {len(grid.trial_seeds)} splits, chosen by CR; the slower "
-        f"methods were run on {', '.join(grid.datasets)} only.",
+        f"Configurations 0 to {grid.n_hparams - 1} on {len(grid.trial_seeds)} splits, chosen by CR; the "
+        f"slower methods were run on {', '.join(grid.datasets)} only.",
         "",
     ]
     for dataset in together.board.datasets:
