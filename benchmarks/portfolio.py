@@ -229,6 +229,7 @@ def tell_advice(study: Study) -> list[str]:
         level = [name for name in means if name == lead or part.compare(part.tuned, name, lead)[2] >= 0]
         gains = [means[name] - defaults[name] for name in means]
         first = next(iter(defaults))
+        gap = show_interval(part.compare(part.defaults, first, REFERENCE))
         best = [
             f"{dataset} "
             f"{' and '.join(max(group, key=lambda n: own[n]) for group in (part.deep, part.classical))}"
@@ -240,8 +241,9 @@ def tell_advice(study: Study) -> list[str]:
             f"{len(part.grid.hparams_seeds)} configurations: {lead} has the best average rank of "
             f"{len(means)} methods. Not detectably worse in the mean over {', '.join(by_dataset)} (%): "
             f"{', '.join(f'{name} {percent(means[name])}' for name in level)}. Without tuning {first} is "
-            f"best ({percent(defaults[first])}); tuning changes the median method by {points(median(gains))} "
-            f"points. Best deep and best classical method: {'; '.join(best)}."
+            f"best ({percent(defaults[first])}; {gap} compared with {REFERENCE}); tuning changes the median "
+            f"method by {points(median(gains))} points. Best deep and best classical method: "
+            f"{'; '.join(best)}."
         )
         behind.append({name for name in means if means[name] < max(means.values()) - 0.2})
     worst = sorted(set.intersection(*behind))

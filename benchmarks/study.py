@@ -28,6 +28,7 @@ from scipy import optimize, stats
 from plench.criteria import find_criterion
 from plench.report import drawing, figures
 from plench.report.criteria_quality import measure_subset_regret
+from plench.report.figures import LEFT_OUT_BY_THE_PAPER
 from plench.report.leaderboard import (
     Leaderboard,
     bootstrap_ranks,
@@ -265,23 +266,27 @@ class NetworkComparison:
         """How many methods the better half has."""
         return (len(self.methods) + 1) // 2
 
-    def best(self, n: int) -> NDArray[np.float64]:
-        """Return the values of the methods with the highest means over both networks."""
-        chosen: NDArray[np.float64] = self.values[:, np.argsort(-self.values.mean(axis=(0, 2)))[:n]]
-        return chosen
+    def best(self, n: int) -> NDArray[np.int64]:
+        """Return the indices of the methods with the highest means over both networks."""
+        return np.argsort(-self.values.mean(axis=(0, 2)))[:n]
+
+    def changes(self, methods: Iterable[str]) -> dict[str, list[float]]:
+        """Return the mean change of methods by the second network on each split, by dataset."""
+        first, second, names = self.parts[0].tuned, self.parts[1].tuned, list(methods)
+        return {
+            d: [fmean(second[d][n][t] - first[d][n][t] for n in names) for t in second[d][names[0]]]
+            for d in self.parts[0].grid.datasets
+        }
 
     def describe_change(self) -> str:
         """Return the first thing to say of the networks."""
         first, second = self.parts
-        changes = [
-            [fmean(own[n][t] - before[n][t] for n in self.methods) for t in own[self.methods[0]]]
-            for before, own in zip(first.tuned.values(), second.tuned.values(), strict=True)
-        ]
-        by_method = self.gains.mean(axis=0)
+        changes, by_method = self.changes(self.methods), self.gains.mean(axis=0)
+        whole = interval(list(changes.values()), [first.ratios[dataset] for dataset in changes])
         return (
             f"{second.network} instead of {first.network} changes the mean over methods and datasets by "
-            f"{show_interval(interval(changes, list(first.ratios.values())))} points, and the median method "
-            f"by {points(float(np.median(by_method)))}; {int((by_method > 0).sum())} of {len(by_method)} "
+            f"{show_interval(whole)} points, and the median method by "
+            f"{points(float(np.median(by_method)))}; {int((by_method > 0).sum())} of {len(by_method)} "
             "methods gain."
         )
 
@@ -300,6 +305,15 @@ def test_of(run: Run) -> float | None:
     """Return the test accuracy at the checkpoint that CR chooses in a run."""
     chosen = offered(run, CR)
     return None if chosen is None else chosen[2]
+
+
+def chance_of_test(runs: Sequence[Run]) -> float | None:
+    """Return the standard deviation of a mean accuracy that the number of test examples alone explains."""
+    n_test = part_of(runs[0].info, "dataset").get("n_test")
+    known = [value for run in runs if (value := test_of(run)) is not None]
+    if not isinstance(n_test, int) or not known:
+        return None
+    return math.sqrt(fmean(known) * (1 - fmean(known)) / n_test)
 
 
 def years_of(runs: Iterable[Run]) -> dict[str, int]:
@@ -382,43 +396,59 @@ def tell_first(main: Part, other: Part | None, networks: NetworkComparison | Non
             for name in found
             if found[name][1] > 0
         ]
-        tried = [f"{len(found)} with {part.network}" for part, found in zip(parts, tuned, strict=True)]
-        start = f"In the mean over {counted(len(main.grid.datasets), 'dataset')}, tuned without true labels,"
-        lines += [
-            f"{start} these are detectably better than {dated(REFERENCE)}: {', '.join(better)} (of "
-            f"{' and '.join(tried)}, not corrected for their number)."
-            if better
-            else f"{start} none of the other methods, {' and '.join(tried)}, is detectably better than "
-            f"{dated(REFERENCE)}.",
-            "",
-        ]
-        level = [own for found in tuned for own in found.values() if own[1] <= 0 <= own[2]]
-        worse = [
-            f"{sum(own[2] < 0 for own in found.values())} with {part.network}"
+        tried = [
+            f"{sum(name in part.deep for name in found)} deep ones with {part.network}"
             for part, found in zip(parts, tuned, strict=True)
         ]
-        if level:
-            halves = [(high - low) / 2 for _, low, high in level]
-            lines.append(
-                f"- {' and '.join(worse)} are detectably worse. The intervals of the others reach "
-                f"{percent(min(halves))} to {percent(max(halves))} points to each side: smaller leads could "
-                "go unnoticed. All intervals here are 95 %, over splits, for these datasets, and not "
-                "corrected for the number of methods."
-            )
+        shown = ", ".join([*tried, f"{len(classical - {REFERENCE})} classical ones"])
+        start = f"In the mean over {counted(len(main.grid.datasets), 'dataset')}, tuned without true labels,"
+        lines += [
+            f"{start} these are detectably better than {dated(REFERENCE)}: {', '.join(better)} (of {shown}, "
+            "not corrected for their number)."
+            if better
+            else f"{start} none of the other methods ({shown}) is detectably better than {dated(REFERENCE)}.",
+            "",
+        ]
+    if networks:
+        lines.append(f"- {tell_network_first(networks)}")
+    level = [own for found in tuned for own in found.values() if own[1] <= 0 <= own[2]]
+    if level:
+        halves = [(high - low) / 2 for _, low, high in level]
+        worse = []
+        for part, found in zip(parts, tuned, strict=True):
+            counts = []
+            for kind, names in (("deep", part.deep), ("classical", part.classical)):
+                own = [found[name][2] < 0 for name in names if name in found]
+                counts.append(f"{sum(own)} of {len(own)} {kind}")
+            worse.append(f"with {part.network} {' and '.join(counts)} methods")
+        lines.append(
+            f"- Detectably worse than {REFERENCE} are {'; '.join(worse)}. The intervals of the others reach "
+            f"{percent(min(halves))} to {percent(max(halves))} points to each side: smaller leads could go "
+            "unnoticed. All intervals here are 95 %, over splits, for these datasets, and not corrected for "
+            "the number of methods."
+        )
     leads = []
     for part, found in zip(parts, tuned, strict=True):
         lead = rank_order(part.board)[0]
         gap = f", {show_interval(found[lead])} points compared with {REFERENCE}" if lead in found else ""
         leads.append(f"with {part.network} {dated(lead)}{gap}")
     lines.append(f"- Best average rank: {'; '.join(leads)}.")
-    untuned = []
-    for part in parts:
-        found = {name: own for name, own in compared(part, part.defaults).items() if own[1] > 0}
-        shown = ", ".join(f"{name} by {show_interval(own)}" for name, own in found.items())
-        untuned.append(f"with {part.network} {shown or 'none'}")
     if REFERENCE in order:
+        untuned = {part.network: compared(part, part.defaults) for part in parts}
+        gained = [
+            f"{name} with {network} by {show_interval(own[name])}"
+            + "".join(
+                f", but with {second} {show_interval(rest[name])}"
+                for second, rest in untuned.items()
+                if name in rest and rest[name][1] <= 0
+            )
+            for network, own in untuned.items()
+            for name in own
+            if own[name][1] > 0
+        ]
         lines.append(
-            f"- Without tuning, detectably better than {REFERENCE}'s defaults: {'; '.join(untuned)}."
+            f"- Without tuning, of {sum(map(len, untuned.values()))} comparisons with {REFERENCE}'s "
+            f"defaults, detectably better: {'; '.join(gained) or 'none'}."
         )
     simple, means = [name for name in order if name in classical], average(main.tuned)
     if simple:
@@ -434,23 +464,56 @@ def tell_first(main: Part, other: Part | None, networks: NetworkComparison | Non
             f"of {len(order)}; by mean {best}{gap}. "
             f"{', '.join(led) or 'No classical method leads a dataset'}."
         )
-    if networks:
-        (first, second), gain = networks.networks, float(networks.gains.mean())
-        plain, best_half = networks.overall[0], networks.best(networks.half)
-        n_close = int((plain[1:] >= plain[0] - gain).sum())
-        changes = (best_half[:, :, 1] - best_half[:, :, 0]).mean(axis=1)
-        spreads = best_half.mean(axis=2).std(axis=1, ddof=1)
-        datasets = networks.parts[0].grid.datasets
-        by_dataset = ", ".join(f"{points(c)} on {d}" for d, c in zip(datasets, changes, strict=True))
-        decided = [d for d, c, s in zip(datasets, changes, spreads, strict=True) if abs(c) > s]
-        lines.append(
-            f"- {networks.describe_change()} {second} is {first} with a batch normalisation. With {first}, "
-            f"{counted(n_close, 'other method')} come that close to the best. Among the {networks.half} best "
-            f"methods the change is {by_dataset}, and their standard deviation "
-            f"{', '.join(map(percent, spreads))}: the network matters more than the choice among "
-            f"them on {', '.join(decided) or 'no dataset'}."
-        )
     return lines
+
+
+def tell_network_first(networks: NetworkComparison) -> str:
+    """Return what the network changes, among all methods and among the best."""
+    (first, second), gain = networks.networks, float(networks.gains.mean())
+    plain, chosen = networks.overall[0], networks.best(networks.half)
+    spreads = networks.values[:, chosen].mean(axis=2).std(axis=1, ddof=1)
+    changes = networks.changes(networks.methods[i] for i in chosen)
+    by_dataset = [
+        f"{show_interval(interval([own], [networks.parts[0].ratios[dataset]]))} on {dataset}"
+        for dataset, own in changes.items()
+    ]
+    decided = [d for (d, own), s in zip(changes.items(), spreads, strict=True) if abs(fmean(own)) > s]
+    n_close = int((plain[1:] >= plain[0] - gain).sum())
+    return (
+        f"{networks.describe_change()} {second} is {first} with a batch normalisation. "
+        f"{counted(n_close, 'other method')} {'is' if n_close == 1 else 'are'} within {percent(gain)} points "
+        f"of the best with {first}. Among the {networks.half} best methods the change is "
+        f"{', '.join(by_dataset)}; the standard deviations of these methods are "
+        f"{', '.join(map(percent, spreads))}: the network matters more than the choice among them on "
+        f"{', '.join(decided) or 'no dataset'}."
+    )
+
+
+def tell_setup(part: Part) -> list[str]:
+    """Explain the words that the page uses, and say what the data are."""
+    grid, described = part.grid, []
+    cards = {run.experiment.dataset: part_of(run.info, "dataset") for run in part.runs}
+    for dataset, card in sorted(cards.items()):
+        sizes = {**part_of(card, "sizes"), **part_of(card, "published")}
+        facts = [f"{sizes[key]:,} {key}" for key in ("examples", "features", "classes") if key in sizes]
+        if card.get("train_mean_candidates"):
+            facts.append(f"{card['train_mean_candidates']:.1f} candidates per example")
+        facts += [f"{card['n_test']:,} test examples per split"] if "n_test" in card else []
+        described.append(f"{dataset} ({', '.join(facts)})" if facts else dataset)
+    return [
+        "## How it was measured",
+        "",
+        f'The rules are those of PLENCH ("the paper" below). Data: {", ".join(described)}. Each of '
+        f"{len(grid.trial_seeds)} splits holds out {100 * grid.tabular_test_fraction:.0f} % of the examples "
+        f"for testing, and {100 * grid.holdout_fraction:.0f} % of the rest for validation. On every split "
+        f"{len(grid.hparams_seeds)} configurations of each method are tried, its defaults and random ones; "
+        f"networks learn for {grid.steps or 0:,} steps. A criterion chooses the checkpoint and the "
+        "configuration on the validation examples: CR, the share of predictions that are candidates; AA, the "
+        "prediction's share of the probability of the candidates; or, with true labels, their accuracy "
+        "(OA w/ ES). The result is the test accuracy of this choice. MLP is the paper's network with a "
+        "hidden layer of 500 units. All methods are compared with "
+        f"{REFERENCE}, which the paper calls very strong in most cases. [Glossary](../glossary.md)",
+    ]
 
 
 def tell_extent(parts: Sequence[Part], main: Part) -> list[str]:
@@ -491,7 +554,7 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
     overall = found.overall
     spreads = [[percent(own[0] - own[n - 1]) for own in overall] for n in (len(found.methods), half, 2)]
     numbers = range(max(2, half - half // 3), min(len(found.methods), half + half // 3) + 1)
-    several = np.stack([explain_variance(found.best(n)) for n in numbers])
+    several = np.stack([explain_variance(values[:, found.best(n)]) for n in numbers])
     rows = []
     for i, dataset in enumerate(grid.datasets):
         shares = [percent(share, 0) for share in explain_variance(values)[i]]
@@ -517,8 +580,8 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
         f"the same {len(grid.hparams_seeds)} configurations and {len(grid.trial_seeds)} splits, chosen by "
         "CR. The table has shares of the variance of mean accuracies within a dataset (ω², in percent): "
         "among all methods, and the lowest and highest shares among the best (by their means over both "
-        f"networks), if {numbers[0]} to {numbers[-1]} of them are kept. Methods that fail inflate the "
-        "method's share among all. The rest is interaction and chance.",
+        f"networks), if {numbers[0]} to {numbers[-1]} of them are kept. Among all methods, those that fail "
+        "make up most of the variance. The rest is interaction and chance.",
         *table(
             ["dataset", "method", "network", "rest", f"method, {best}", f"network, {best}",
              "change (points)"],
@@ -668,9 +731,12 @@ def tell_state(source: Path, n_runs: int) -> list[str]:
         ]
         n_equal = sum(all(size == 0 for size, _ in own) for own in differences)
         size, kind = max((own for line in differences for own in line), default=(0.0, ""))
+        drawn = re.search(r"of ([\d,]+)\)", last)
+        since = n_runs - int(drawn[1].replace(",", "")) if drawn else 0
         lines.append(
-            f"`plench results verify`: {last}. {n_equal} have the same values to four digits at all "
-            "checkpoints"
+            f"`plench results verify`: {last}"
+            + (f", before {since:,} more were added" if since else "")
+            + f". {n_equal} have the same values to four digits at all checkpoints"
             + (f"; the largest difference of the others is {size:.3f} ({kind})" if size else "")
             + ". Other versions and processors may differ by up to 0.05 at the last checkpoint. "
             "`results/verified.txt` has each run."
@@ -741,51 +807,73 @@ def tell_slow(part: Part | None, main: Part, runs: Sequence[Run]) -> list[str]:
     return lines
 
 
-def tell_criteria(part: Part, folder: Path) -> list[str]:
-    title = "## What choosing without true labels costs"
-    runs = [run for run in part.runs if not run.experiment.fitted]
-    if not runs:
+def tell_criteria(parts: Sequence[Part], folder: Path) -> list[str]:
+    title, shown = "## What choosing without true labels costs", (CR, AA)
+    if not parts[0].deep:
         return [title, "", "Not yet: no deep method is complete."]
-    shown = (CR, AA)
-    by_dataset = group_by(runs, lambda run: run.experiment.dataset)
-    n, rows = len(part.grid.hparams_seeds), []
-    few = min(5, n)
-    with drawing.figure_style():
-        figure, panels, _ = drawing.new_panels(WIDTH, len(by_dataset), 2.0, 0.3, (0.3, 1.6), sharey=True)
-        for axes, (dataset, own) in zip(panels, sorted(by_dataset.items()), strict=True):
+    few, rows, said = min(5, *(len(part.grid.hparams_seeds) for part in parts)), [], []
+    curves: dict[str, tuple[tuple[float, ...], ...]] = {}  # of the first part, by dataset and criterion
+    for part in parts:
+        n, costs = len(part.grid.hparams_seeds), list[list[float]]()
+        runs = group_by(
+            (run for run in part.runs if not run.experiment.fitted), lambda r: r.experiment.dataset
+        )
+        for dataset, own in sorted(runs.items()):
             curve = measure_subset_regret(own, shown)
             assert curve is not None
-            row, costs = [dataset], []
-            for i, criterion in enumerate(shown):
-                values, line = [100 * value for value in curve.regrets[i]], drawing.DASHES[i]
-                xs = range(1, len(values) + 1)
-                axes.plot(xs, values, color=drawing.DARK, linestyle=line, label=criterion.title)
-                row.append(" / ".join(signed(values[k - 1], 1) for k in (1, few, n)))
-                chosen, best = (
+            row, chosen = [dataset, part.network, str(n)], []
+            for criterion, values in zip(shown, curve.regrets, strict=True):
+                row.append(" / ".join(signed(100 * values[k - 1], 1) for k in (1, few, n)))
+                by_method = [
                     [part.board.dataset_splits(dataset, name, c) for name in part.deep]
-                    for c in (criterion, OA_ES)
+                    for c in (OA_ES, criterion)
+                ]
+                by_split = [
+                    fmean(best[t] - own[t] for best, own in zip(*by_method, strict=True))
+                    for t in by_method[0][0]
+                ]
+                chosen.append(interval([by_split], [part.ratios[dataset]]))
+            row += map(show_interval, chosen)
+            rows.append([*row, " / ".join(percent(curve.accuracies[0][k - 1]) for k in (1, few, n))])
+            costs.append([cost for cost, _, _ in chosen])
+            if part is parts[0]:
+                curves[dataset] = curve.regrets
+        ranges = [f"{percent(min(own))} to {percent(max(own))}" for own in zip(*costs, strict=True)]
+        defaults, by_cr = average(part.defaults), average(part.tuned)
+        oracle = [part.board.dataset_means(dataset, OA_ES) for dataset in part.board.datasets]
+        by_truth = {name: fmean(own[name] for own in oracle) for name in part.deep}
+        gains = [
+            points(median(means[name] - defaults[name] for name in part.deep)) for means in (by_cr, by_truth)
+        ]
+        said.append(
+            f"With {part.network} and {n} configurations, choosing by CR costs {ranges[0]} points and by AA "
+            f"{ranges[1]}; compared with its defaults the median method changes by {gains[0]} points if CR "
+            f"chooses, and by {gains[1]} if true labels do."
+        )
+    with drawing.figure_style():
+        figure, panels, _ = drawing.new_panels(WIDTH, len(curves), 2.0, 0.3, (0.3, 1.6), sharey=True)
+        for axes, (dataset, regrets) in zip(panels, curves.items(), strict=True):
+            for criterion, line, values in zip(shown, drawing.DASHES, regrets, strict=False):
+                ys = [100 * value for value in values]
+                axes.plot(
+                    range(1, len(ys) + 1), ys, color=drawing.DARK, linestyle=line, label=criterion.title
                 )
-                by_split = [fmean(b[t] - c[t] for b, c in zip(best, chosen, strict=True)) for t in chosen[0]]
-                costs.append(show_interval(interval([by_split], [part.ratios[dataset]])))
-            row += costs
-            row.append(" / ".join(percent(curve.accuracies[0][k - 1]) for k in (1, few, n)))
             axes.set(title=dataset, xlabel="configurations tried")
             drawing.add_grid(axes)
-            rows.append(row)
         panels[0].set_ylabel("points below choice by true labels")
         panels[0].legend(frameon=False)
         drawing.save_figure(figure, folder / "study-regret.svg")
-    tried = f"with 1 / {few} / {n}"
+    tried = f"1 / {few} / all"
     return [
         title,
         "",
-        "Points of test accuracy lost compared with choosing by true validation labels (OA w/ ES), means "
-        f"over {counted(len(part.deep), 'deep method')} and {len(part.grid.trial_seeds)} splits, by the "
-        f"number of configurations tried; with all {n} also 95 % intervals over splits. A negative cost is "
-        "chance: validation sets are small.",
+        f"{' '.join(said)} The cost is what is lost compared with choosing by true validation labels (OA w/ "
+        "ES), in points of test accuracy: means over the deep methods and splits, by the number of "
+        "configurations tried (1: the mean of single ones), and with all of them 95 % intervals over splits. "
+        f"The picture shows {parts[0].network}.",
         *table(
-            ["dataset", *(f"{c.title} {tried}" for c in shown), *(f"{c.title}, all {n}" for c in shown),
-             f"accuracy by CR {tried} (%)"],
+            ["dataset", "network", "all", *(f"{c.title}: {tried}" for c in shown),
+             *(f"{c.title}, all, with interval" for c in shown), f"accuracy by CR: {tried} (%)"],
             rows,
         ),
         "",
@@ -829,7 +917,12 @@ def tell_spread(part: Part, everything: Sequence[Run]) -> list[str]:
         names = sorted(own.keys() & seeds.keys() or own.keys())
         within = {name: math.sqrt(own[name][1]) for name in names}
         middle = median(within.values())
+        by_method = group_by(
+            (run for run in part.runs if run.experiment.dataset == dataset),
+            lambda run: run.experiment.algorithm,
+        )
         values = {
+            "test examples": [v for name in names if (v := chance_of_test(by_method[name])) is not None],
             "split": [math.sqrt(own[name][0]) for name in names],
             "configuration": [math.sqrt(max(own[n][1] - seeds[n][1], 0.0)) for n in names if n in seeds],
             "seed": [math.sqrt(seeds[name][1]) for name in names if name in seeds],
@@ -842,16 +935,24 @@ def tell_spread(part: Part, everything: Sequence[Run]) -> list[str]:
              percent(share, 0), ", ".join(f"{name} {percent(within[name])}" for name in wide)]
         )  # fmt: skip
     lengths = " or ".join(sorted({experiment.budget for experiment in repeated})) or "none yet"
+    freedom = len(part.grid.trial_seeds) - 1
+    factors = [math.sqrt(freedom / float(stats.chi2.ppf(1 - q, freedom))) for q in (ALPHA / 2, 1 - ALPHA / 2)]
     return [
         title,
         "",
-        "Standard deviations of test accuracy in points, medians over methods, of checkpoints chosen by CR. "
-        "Configurations are drawn anew for each split, and each has its own seed, so that runs of a split "
-        f"differ in configuration and seed. The seed's part is that of repeated default runs ({lengths}), "
-        "and the configuration's what remains. The last column names methods whose runs of a split differ by "
-        "more than three times the median.",
+        f"Standard deviations of test accuracy in points with {part.network}, medians over methods, of "
+        "checkpoints chosen by CR. Configurations are drawn anew for each split, and each has its own seed, "
+        "so that runs of a split differ in configuration and seed. The seed's part is that of repeated "
+        f"default runs ({lengths}), and the configuration's what remains of the variance; medians do not add "
+        "up. Test examples alone: what drawing them adds to the deviation between splits.",
+        "",
+        f"The column of splits is rough: all methods share the {freedom + 1} splits, and the 95 % interval "
+        f"of a standard deviation from so few reaches from {factors[0]:.1f} to {factors[1]:.1f} times its "
+        "value. What a split does to all methods alike cancels where methods are compared on the same "
+        "splits. The last column names methods whose runs of a split differ by more than three times the "
+        "median.",
         *table(
-            ["dataset", "methods", "split", "configuration", "seed", "within a split",
+            ["dataset", "methods", "test examples alone", "split", "configuration", "seed", "within a split",
              "share of the split (%)", "far above the median within a split"],
             rows,
         ),
@@ -863,7 +964,7 @@ def tell_power(part: Part) -> list[str]:
     names, n = [*part.deep, *part.classical], len(part.grid.trial_seeds)
     if len(names) < 2:
         return [title, "", "Not yet: two complete methods are needed."]
-    rows, evident = [], []
+    rows, evident, observed = [], [], []
     limit = float(stats.t.ppf(1 - ALPHA / 2, n - 1))
     for dataset, ratio in part.ratios.items():
         splits = [part.tuned[dataset][name] for name in names]
@@ -871,18 +972,32 @@ def tell_power(part: Part) -> list[str]:
         deviations = [float(np.std(pair, ddof=1)) for pair in pairs]
         spread, half = median(deviations), limit * math.sqrt(1 / n + ratio)
         found = [half * spread, *(spread * detectable(m, ratio) for m in (n, 10, 1000))]
-        open_pairs = sum((p := corrected_t_test(pair, ratio)) is not None and p >= ALPHA for pair in pairs)
+        p_values = [corrected_t_test(pair, ratio) for pair in pairs]
+        open_pairs = sum(p is not None and p >= ALPHA for p in p_values)
+        near = [p for pair, p in zip(pairs, p_values, strict=True) if abs(fmean(pair)) <= 0.01]
+        observed.append(f"{sum(p is not None and p < ALPHA for p in near)} of {len(near)} on {dataset}")
         evident.append(f"{sum(half * own <= 0.01 for own in deviations)} on {dataset}")
         rows.append([dataset, *map(percent, (spread, *found)), f"{open_pairs} of {len(pairs)}"])
+    ratios = [part.ratios[dataset] for dataset in part.tuned]
+    reach = []
+    for first, second in combinations(names, 2):
+        _, low, high = interval(
+            [[own[first][t] - own[second][t] for t in own[first]] for own in part.tuned.values()], ratios
+        )
+        reach.append((high - low) / 2)
     return [
         title,
         "",
-        f"With {n} splits, a lead of one point would be significant at {100 * ALPHA:.0f} % for "
-        f"{', '.join(evident)} of {math.comb(len(names), 2)} pairs of methods (corrected resampled t-test). "
-        "Where that number is small, a published lead of one point from so few splits is not evidence by "
-        "itself. The table has, in points and for the median spread of paired differences, the lead that is "
+        f"Of the pairs of methods whose means differ by at most one point, significant at "
+        f"{100 * ALPHA:.0f} % (corrected resampled t-test) are {', '.join(observed)}. A lead of one point "
+        f"would be significant for {', '.join(evident)} of {math.comb(len(names), 2)} pairs, whose "
+        "differences vary little from split to split. Where these numbers are small, a published lead of one "
+        f"point from {n} splits like these is not evidence by itself. For means over {len(rows)} datasets "
+        f"the interval of the median pair reaches {percent(median(reach))} points to each side.",
+        "",
+        "The table has, in points and for the median spread of paired differences, the lead that is "
         f"significant, and the mean difference that is found in {100 * POWER:.0f} % of studies. Splits of "
-        "one dataset overlap, so that more of them help little.",
+        "one dataset overlap, so that more of them help down to a limit, about that with 1,000.",
         *table(
             ["dataset", "spread of differences", f"significant with {n} splits", f"found with {n}", "with 10",
              "with 1,000", f"pairs not significantly different with {n}"],
@@ -896,46 +1011,69 @@ def tell_crowd(part: Part | None, runs: Sequence[Run]) -> list[str]:
     if part is None:
         return [title, "", "Not yet: nothing is planned on crowd data."]
     fitted = sorted({run.experiment.algorithm for run in runs if run.experiment.fitted})
-    names = dict.fromkeys((*part.grid.algorithms, *fitted))
-    found = take_part("", replace(part.grid, algorithms=tuple(names)), runs)
-    answers, board = found.board.answered, found.board
-    others = [name for name in board.algorithms if name not in answers]
-    if not answers or not others:
-        return [title, "", "Not yet: a complete method on candidate sets and one on answers are needed."]
-    lines = [
-        title,
-        "",
-        "Candidate sets are the unions of all answers. Methods marked (answers) also see who gave which: "
-        "MV_LR takes the majority vote, DS_LR Dawid and Skene's estimate. Configurations 0 to "
-        f"{part.grid.n_hparams - 1}, chosen by CR; {len(part.deep)} of {len(part.grid.algorithms)} planned "
-        "deep methods are complete. All splits share one test set, so that p says nothing about other test "
-        "sets.",
-        "",
-    ]
-    for dataset in board.datasets:
-        means = board.dataset_means(dataset, CR)
+    names = tuple(dict.fromkeys((*part.grid.algorithms, *fitted)))
+    by_dataset, said = dict[str, dict[str, float]](), []
+    for dataset in part.grid.datasets:
+        found = take_part("", replace(part.grid, algorithms=names, datasets=(dataset,)), runs)
+        board, answers = found.board, sorted(found.board.answered)
+        others = [name for name in board.algorithms if name not in answers]
+        if not answers or not others:
+            continue
+        means = by_dataset[dataset] = board.dataset_means(dataset, CR)
         best, difference, *_ = compare_best(board, dataset, (others, answers))
         top = best[1].rpartition(" ")[0]
         behind = sum(means[name] < means[top] for name in others)
-        lines.append(
-            f"- {dataset}: best on candidate sets {best[0]} %, best on answers {best[1]} %: {difference}. "
-            f"{behind} of {len(others)} methods on candidate sets score lower than {top}."
+        n_deep = sum(name in found.deep for name in part.grid.algorithms)
+        line = (
+            f"- {dataset} ({n_deep} of {len(part.grid.algorithms)} planned deep methods are complete): best "
+            f"of {len(others)} on candidate sets {best[0]} %, best of {len(answers)} on answers {best[1]} %: "
+            f"{difference}. {behind} of the {len(others)} score lower than {top}."
         )
-        linear = [name for name in answers if name.startswith(("MV_LR", "DS_LR"))]
-        if "LR_EM" in others and linear:
-            alike, shown, *_ = compare_best(board, dataset, (["LR_EM"], linear))
-            lines[-1] += f" The same linear model on sets and on answers: {' and '.join(alike)}: {shown}."
-    by_dataset = mean_accuracies(board)
-    order = sorted(board.algorithms, key=lambda name: -fmean(own[name] for own in by_dataset.values()))
-    rows = [[name, *(percent(own[name]) for own in by_dataset.values())] for name in order]
-    return [*lines, *table(["method", *(f"{dataset} (%)" for dataset in by_dataset)], rows)]
+        if "LR_EM" in others:
+            alike = [
+                f"{rival[1]}: {shown}"
+                for name in answers
+                for rival, shown, *_ in [compare_best(board, dataset, (["LR_EM"], [name]))]
+            ]
+            line += (
+                f" The linear model LR_EM on candidate sets, {percent(means['LR_EM'])} %, compared with the "
+                f"same model on answers: {'; '.join(alike)}."
+            )
+        said.append(line)
+    if not said:
+        return [title, "", "Not yet: a complete method on candidate sets and one on answers are needed."]
+    shown = {name: [means.get(name) for means in by_dataset.values()] for name in (
+        name for own in by_dataset.values() for name in own)}  # fmt: skip
+
+    def order(name: str) -> tuple[int, float]:
+        known = [value for value in shown[name] if value is not None]
+        return -len(known), -fmean(known)
+
+    rows = [
+        [name, *("" if value is None else percent(value) for value in shown[name])]
+        for name in sorted(shown, key=order)
+    ]
+    return [
+        title,
+        "",
+        "Candidate sets are the unions of all answers. Methods marked (answers) learn from the answers "
+        "themselves: MV_LR from the majority vote, DS_LR from Dawid and Skene's estimate. Configurations 0 "
+        f"to {part.grid.n_hparams - 1}, chosen by CR. All splits share one test set, so that p says nothing "
+        "about other test sets, and the best of a larger group looks better by chance. No network learned "
+        "from votes or estimates, so that the best methods of both kinds differ in more than their labels; "
+        "LR_EM, MV_LR and DS_LR do not.",
+        "",
+        *said,
+        *table(["method", *(f"{dataset} (%)" for dataset in by_dataset)], rows),
+    ]
 
 
-def tell_time(parts: Sequence[Part | None]) -> list[str]:
+def tell_time(parts: Sequence[Part | None], dataset: str) -> list[str]:
     found: dict[tuple[str, str], dict[str, float]] = {}  # by processor and method, then by network
     single, largest, networks = set[str](), 1, ["none"]
     for part in parts:
-        for name, own in group_by(part.runs if part else (), lambda run: run.experiment.algorithm).items():
+        runs = [run for run in (part.runs if part else ()) if run.experiment.dataset == dataset]
+        for name, own in group_by(runs, lambda run: run.experiment.algorithm).items():
             network = "none" if own[0].experiment.fitted else str(own[0].experiment.model)
             networks += [network] if network not in networks else []
             if network != "none":
@@ -959,7 +1097,7 @@ def tell_time(parts: Sequence[Part | None]) -> list[str]:
     return [
         "## Time",
         "",
-        "Median seconds of training per run, by network. Runs with a network "
+        f"Median seconds of training per run on {dataset}, by network. Runs with a network "
         f"were trained in stacks of up to {largest}, with their share of the stack's time{alone}. Compare "
         "only within one kind of processor, and only large differences: other load of the machines is not "
         "recorded. [step.md](step.md) compares methods side by side.",
@@ -974,14 +1112,18 @@ def tell_history(parts: Sequence[Part], folder: Path) -> list[str]:
         return [(years[name], name) for name in names if name in years and name in part.board.rank(CR)]
 
     kinds: list[tuple[str, Callable[[Part], Iterable[str]]]] = [
+        ("deep ones", lambda part: part.deep),
+        (
+            f"deep ones but {' and '.join(LEFT_OUT_BY_THE_PAPER)}",
+            lambda part: [n for n in part.deep if n not in LEFT_OUT_BY_THE_PAPER],
+        ),
         ("all but forests", lambda part: [n for n in part.board.algorithms if not n.startswith(UNDATED)]),
         ("all", lambda part: part.board.algorithms),
-        ("deep ones", lambda part: part.deep),
     ]
-    drawn = dated(parts[0], kinds[0][1](parts[0]))
+    drawn = dated(parts[0], kinds[2][1](parts[0]))
     if len(drawn) < 4:
         return [title, "", f"Not yet: {counted(len(drawn), 'dated method')}; 4 are needed."]
-    rows, trends = [], list[tuple[float, float]]()  # towards newer methods, with p
+    rows, trends = [], dict[str, list[tuple[float, float]]]()  # by kind, towards newer methods, with p
     for part in parts:
         ranks, means = part.board.rank(CR), mean_accuracies(part.board)
         for kind, choose in kinds:
@@ -994,7 +1136,7 @@ def tell_history(parts: Sequence[Part], folder: Path) -> list[str]:
                 (-1, [ranks[name][0] for _, name in kept]),
             ):
                 trend = stats.spearmanr([year for year, _ in kept], values)
-                trends.append((sign * trend.statistic, trend.pvalue))
+                trends.setdefault(kind, []).append((sign * trend.statistic, trend.pvalue))
                 row.append(f"{signed(trend.statistic, 2)} (p {trend.pvalue:.2g})")
             rows.append(row)
     ranks, means = parts[0].board.rank(CR), mean_accuracies(parts[0].board)
@@ -1014,16 +1156,20 @@ def tell_history(parts: Sequence[Part], folder: Path) -> list[str]:
             drawing.name_points(axes, xs, ys, [name for _, name in drawn])
         axes.set_xlabel("year of publication")
         drawing.save_figure(figure, folder / "study-years.svg")
-    n_newer = sum(value > 0 for value, _ in trends)
-    newer, older = (sum(p < ALPHA and sign * value > 0 for value, p in trends) for sign in (1, -1))
+    counts = {kind: sum(value > 0 and p < ALPHA for value, p in own) for kind, own in trends.items()}
+    shown = [f"{counts[kind]} of {len(own)} among {kind}" for kind, own in trends.items()]
+    older = sum(value < 0 and p < ALPHA for own in trends.values() for value, p in own)
+    start = "" if counts.get(kinds[0][0]) else "Newer deep methods are not detectably better. "
     return [
         title,
         "",
-        f"Of the {len(trends)} correlations below, {n_newer} {'says' if n_newer == 1 else 'say'} that newer "
-        f"methods are better (positive with the mean accuracy, negative with the average rank), {newer} of "
-        f"them significantly at {100 * ALPHA:.0f} %; {older} significantly {'says' if older == 1 else 'say'} "
-        "the opposite (Spearman's, of the year of publication, not corrected for their number). Forests have "
-        "the years of their own papers, which are not about partial labels; the picture leaves them out.",
+        f"{start}Correlations with the year of publication (Spearman's) that are significant at "
+        f"{100 * ALPHA:.0f} % in favour of newer methods: {', '.join(shown)}; in favour of older ones: "
+        f"{older}. They are not corrected for their number and say nearly the same twice or more: accuracy "
+        "and rank are two views of one result, and most methods are in all rows. The oldest methods are "
+        "classical, so that the last rows also compare deep with classical methods. Forests have the years "
+        "of their own papers, which are not about partial labels; the picture leaves them out. The first "
+        f"sentences say what newer methods gain over {REFERENCE}.",
         *table(["methods", "network", "number", "with mean accuracy", "with average rank"], rows),
         "",
         f"![Accuracy and rank of {len(drawn)} methods with {parts[0].network} by year of "
@@ -1109,10 +1255,12 @@ def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
     networks = compare_networks(main, network)
     folder.mkdir(parents=True, exist_ok=True)
     complete = not any(part.missing for part in planned)
+    both = [main, *([network] if network else [])]
     sections: list[list[str]] = [
         ["# The study", "", *tell_first(main, network, networks)],
         [] if complete else [INCOMPLETE],
         tell_state(source, len(runs)),
+        tell_setup(main),
         tell_extent(planned, main),
         tell_network(networks, folder),
         tell_leaderboard(main, folder),
@@ -1120,12 +1268,12 @@ def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
         tell_odd(main),
         tell_classical(main, network),
         tell_slow(study.slow, main, runs),
-        tell_criteria(main, folder),
+        tell_criteria(both, folder),
         tell_spread(main, runs),
         tell_power(main),
         tell_crowd(study.crowd, runs),
-        tell_time((main, network, study.slow)),
-        tell_history([main, *([network] if network else [])], folder),
+        tell_time((main, network, study.slow), main.grid.datasets[0]),
+        tell_history(both, folder),
         tell_limits(main),
         ["Written by `benchmarks/study.py` from the records alone."],
     ]

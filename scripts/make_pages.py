@@ -321,7 +321,12 @@ def read_study() -> list[Measured]:
             seen.add(plan)
             kept = [run for own in cells.values() for run in planned_runs(own, grid)]
             board = build_leaderboard(kept, (CR,))
-            means = {dataset: board.dataset_means(dataset, CR) for dataset in sorted(board.datasets)}
+            # A leaderboard adds "(answers)" to the names of methods that learn from answers.
+            means = {
+                dataset: {name.removesuffix(" (answers)"): mean for name, mean in own.items()}
+                for dataset in sorted(board.datasets)
+                for own in [board.dataset_means(dataset, CR)]
+            }
             what = (
                 f"tuned without true labels: {plan[0]} configurations on each of {plan[1]} splits, chosen by "
                 f"CR, {plan[2]:,} steps with a network"

@@ -95,6 +95,14 @@ def test_a_chart_shows_the_value_and_the_others(make_pages: ModuleType) -> None:
     assert "<title>Test accuracy of CC in percent: Lost 50.0</title>" in chart
 
 
+@pytest.mark.parametrize("name", ["MV_LR", "DS_LR"])
+def test_a_page_has_the_figures_of_a_method_on_answers(name: str, make_pages: ModuleType) -> None:
+    results = make_pages.render_page(find_algorithm(name)).split("## Results\n")[1].split("\n## ")[0]
+    assert re.search(
+        r"Test accuracy in percent, tuned .*: LabelMe_Crowd \d\d\.\d, Music_Crowd \d\d\.\d\.", results
+    )
+
+
 @pytest.mark.parametrize("name", ON_BATCHES)
 def test_a_page_has_one_figure_per_dataset(name: str, make_pages: ModuleType) -> None:
     """The text and the chart's alternative text agree, and there is no second table of defaults."""

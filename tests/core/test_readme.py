@@ -77,13 +77,24 @@ def test_the_counts_of_the_readme_are_those_of_the_measured_verdicts():
 
 def test_the_readme_says_what_the_study_found():
     page = (ROOT / "docs" / "results" / "study.md").read_text(encoding="utf-8")
-    n_others, best = re.search(
-        r"In the mean over 3 datasets, .* none of the other methods, (\d+) with MLP .* than (.*)\.", page
+    n_deep, n_classical, best = re.search(
+        r"In the mean over 3 datasets, .* none of the other methods \((\d+) deep ones with MLP, \1 deep ones "
+        r"with MLP_BN, (\d+) classical ones\) is detectably better than (.*)\.",
+        page,
     ).groups()
-    gain = re.search(r"MLP_BN instead of MLP changes the mean .* by \+([\d.]+) \(\+", page)[1]
+    gain, n_methods = re.search(
+        r"MLP_BN instead of MLP changes the mean .* by \+([\d.]+) \(\+.* of (\d+) methods gain", page
+    ).groups()
+    n_best, *gains = re.search(
+        r"Among the (\d+) best methods the change is \+([\d.]+) \(.*\) on Lost, \+([\d.]+) .* on MSRCv2, "
+        r"\+([\d.]+) .* on Birdsong",
+        page,
+    ).groups()
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    n_others = int(n_deep) + int(n_classical)
     assert f"none of {n_others} other methods is detectably better than {best}, and a batch " in readme
-    assert f"adds {gain} points" in readme
+    assert f"adds {gain} points in the mean of {n_methods} methods" in readme
+    assert "(among the {} best {} on Lost, {} and {} on the others)".format(n_best, *gains) in readme
 
 
 @pytest.mark.parametrize("folder", modules_by_folder())
