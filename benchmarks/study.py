@@ -563,11 +563,7 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
             for low, high in zip(several[:, i].min(axis=0), several[:, i].max(axis=0), strict=True)
         ]
         rows.append([dataset, *shares, *ranges[:2], points(float(gains[i].mean()))])
-    with drawing.figure_style():
-        by_method = values.mean(axis=0).T.tolist()
-        slopes = [dict(zip(found.methods, own, strict=True)) for own in by_method]
-        figure = figures.draw_slopes(slopes[0], slopes[1], names, "mean test accuracy (%)", WIDTH)
-        drawing.save_figure(figure, folder / "study-network.svg")
+    draw_networks(found, folder / "study-network.svg")
     ordered = sorted(enumerate(found.methods), key=lambda item: ranks[1][item[1]])
     best = f"{numbers[0]} to {numbers[-1]} best"
     return [
@@ -599,6 +595,30 @@ def tell_network(found: NetworkComparison | None, folder: Path) -> list[str]:
             ],
         ),
     ]  # fmt: skip
+
+
+def draw_networks(found: NetworkComparison, path: Path) -> None:
+    """Draw a row per method, from its mean accuracy with the first network to that with the second."""
+    means = 100 * found.values.mean(axis=0)
+    order = np.argsort(-means[:, 1])
+    with drawing.figure_style():
+        scale = drawing.find_range(means.ravel()).padded(0.03)
+        figure = drawing.new_figure(WIDTH, 0.125 * len(order) + 0.4)
+        axes = figure.add_subplot()
+        for place, (first, second) in enumerate(means[order]):
+            if not (scale.holds(first) and scale.holds(second)):
+                low = min(first, second) < scale.low
+                drawing.write_beyond(axes, place, f"{first:.1f} → {second:.1f}", low=low)
+                continue
+            axes.plot([first, second], [place, place], color=drawing.GREY, linewidth=1, zorder=1)
+            axes.scatter([first], [place], s=12, facecolor="white", edgecolor=drawing.DARK, linewidth=0.8)
+            axes.scatter([second], [place], s=12, color=drawing.DARK)
+        drawing.name_rows(axes, [found.methods[i] for i in order])
+        axes.set(xlabel="mean test accuracy (%)", xlim=scale)
+        drawing.add_grid(axes, "x")
+        networks, n = found.networks, counted(len(found.values), "dataset")
+        drawing.add_title(figure, f"White: {networks[0]}, black: {networks[1]}; means over {n}")
+        drawing.save_figure(figure, path)
 
 
 def tell_leaderboard(part: Part, folder: Path, *, explained: bool = False) -> list[str]:
@@ -1146,15 +1166,20 @@ def tell_history(parts: Sequence[Part], folder: Path) -> list[str]:
         "average rank": [ranks[name][0] for _, name in drawn],
     }
     with drawing.figure_style():
-        figure = drawing.new_figure(WIDTH, 5.0)
+        figure, notes = drawing.new_figure(WIDTH, 5.0), []
         for axes, (label, ys) in zip(figure.subplots(2, 1, sharex=True), panels.items(), strict=True):
-            axes.scatter(xs, ys, s=12, color=drawing.DARK)
-            room = 0.1 * (max(ys) - min(ys)) + 0.5
-            axes.set(ylabel=label, xlim=(min(xs) - 2, max(xs) + 2), ylim=(min(ys) - room, max(ys) + room))
+            scale = drawing.find_range(ys).padded(0.1)
+            points_of = [(x, y, n) for (x, n), y in zip(drawn, ys, strict=True) if scale.holds(y)]
+            kept_xs, kept_ys, names = (list(column) for column in zip(*points_of, strict=True))
+            axes.scatter(kept_xs, kept_ys, s=12, color=drawing.DARK)
+            axes.set(ylabel=label, xlim=(min(xs) - 2, max(xs) + 2), ylim=scale)
             axes.locator_params(axis="x", integer=True)
             drawing.add_grid(axes, "both")
-            drawing.name_points(axes, xs, ys, [name for _, name in drawn])
+            drawing.name_points(axes, kept_xs, kept_ys, names)
+            beyond = [f"{n} ({x}) {y:.1f}" for (x, n), y in zip(drawn, ys, strict=True) if not scale.holds(y)]
+            notes += [f"Beyond the scale of the {label}: {', '.join(beyond)}."] if beyond else []
         axes.set_xlabel("year of publication")
+        drawing.add_notes(figure, notes)
         drawing.save_figure(figure, folder / "study-years.svg")
     counts = {kind: sum(value > 0 and p < ALPHA for value, p in own) for kind, own in trends.items()}
     shown = [f"{counts[kind]} of {len(own)} among {kind}" for kind, own in trends.items()]
