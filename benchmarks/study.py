@@ -1175,6 +1175,8 @@ def tell_history(parts: Sequence[Part], folder: Path) -> list[str]:
             axes.set(ylabel=label, xlim=(min(xs) - 2, max(xs) + 2), ylim=scale)
             axes.locator_params(axis="x", integer=True)
             drawing.add_grid(axes, "both")
+            if label == "average rank":
+                axes.invert_yaxis()  # better is higher in both panels
             drawing.name_points(axes, kept_xs, kept_ys, names)
             beyond = [f"{n} ({x}) {y:.1f}" for (x, n), y in zip(drawn, ys, strict=True) if not scale.holds(y)]
             notes += [f"Beyond the scale of the {label}: {', '.join(beyond)}."] if beyond else []
