@@ -36,9 +36,9 @@ from benchmarks.study import (
 )
 from plench.estimator.search import DEFAULT_RUNS, LEADERS, NETWORK, PORTFOLIO
 from plench.report.leaderboard import offered
-from plench.text import counted
 
 LEAST_GAIN = 0.001
+FAR_BEHIND = 0.2
 BEGIN, END = "<!-- benchmarks/portfolio.py: begin -->", "<!-- benchmarks/portfolio.py: end -->"
 # Covering rate and test accuracy at the checkpoint that CR chooses, by configuration.
 Runs = Mapping[int, tuple[float, float]]
@@ -123,6 +123,19 @@ def join_networks(main: Part, other: Part) -> dict[str, dict[str, list[Split]]]:
     }
 
 
+def compare_searches(splits: Splits, portfolio: Sequence[str], others: Splits) -> list[list[float]]:
+    """Return by how much a search with a portfolio beats one with today's on other runs, by dataset."""
+    return [
+        [search(a, portfolio) - search(b, PORTFOLIO) for a, b in zip(own, others[d], strict=True)]
+        for d, own in splits.items()
+    ]
+
+
+def compare_today(splits: Splits) -> list[list[float]]:
+    """Return by how much a search with today's portfolio beats the reference's defaults, by dataset."""
+    return [[search(split, PORTFOLIO) - split[REFERENCE][0][1] for split in own] for own in splits.values()]
+
+
 def tell_portfolio(main: Part, other: Part | None) -> list[str]:
     """Return the part of docs/results/auto.md that follows from the study with both networks."""
     title = "## Network and portfolio, from the study"
@@ -135,15 +148,8 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
         return [title, "", f"Not yet: runs of {', '.join(missing) or 'a second dataset'} are missing."]
     ratios = [main.ratios[dataset] for dataset in splits]
 
-    def gain(other: Splits, portfolio: Sequence[str]) -> list[list[float]]:
-        """Return by how much a search with the estimator's network and this portfolio beats another."""
-        return [
-            [search(a, portfolio) - search(b, PORTFOLIO) for a, b in zip(splits[d], other[d], strict=True)]
-            for d in splits
-        ]
-
     (plain,) = (name for name in networks if name != NETWORK)
-    by_network = gain(networks[plain], PORTFOLIO)
+    by_network = compare_searches(splits, PORTFOLIO, networks[plain])
     per_dataset = ", ".join(f"{d} {points(fmean(own))}" for d, own in zip(splits, by_network, strict=True))
     rivals = ("default " + REFERENCE, "best default of the others", "today's portfolio")
     rows = []
@@ -169,7 +175,10 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
         shown[1] += f", {default}"
         rows.append([dataset, ", ".join(portfolio), percent(fmean(made["chosen"])), *shown])
     overall = {rival: interval(own, ratios) for rival, own in differences["chosen"].items()}
-    today = [show_interval(interval(differences["today"][rival], ratios)) for rival in rivals[:2]]
+    today = [
+        show_interval(interval(own, ratios))
+        for own in (compare_today(splits), differences["today"][rivals[1]])
+    ]
     by_fold = ", ".join(
         f"{points(fmean(own))} on {d}" for d, own in zip(splits, differences["today"][rivals[1]], strict=True)
     )
@@ -181,7 +190,7 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
     )
     overall_best = build_portfolio(splits, names)
     untried = [name for name in overall_best if name not in PORTFOLIO]
-    added = show_interval(interval(gain(splits, (*untried, *PORTFOLIO)), ratios))
+    added = show_interval(interval(compare_searches(splits, (*untried, *PORTFOLIO), splits), ratios))
     return [
         title,
         "",
@@ -217,12 +226,31 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
     ]
 
 
+def tell_auto(main: Part, other: Part) -> str:
+    """Say what the search of `auto` gains, and what the method with the best rank would add to it."""
+    splits = join_networks(main, other).get(NETWORK, {})
+    names = set(next(iter(splits.values()))[0]) if splits else set()
+    if not names.issuperset({*PORTFOLIO, REFERENCE}):
+        return ""
+    ratios = [main.ratios[dataset] for dataset in splits]
+    lead = next(name for name in rank_order(other.board) if name in names)
+    said = (
+        f"A simulated search of {DEFAULT_RUNS} runs with {NETWORK} gains "
+        f"{show_interval(interval(compare_today(splits), ratios))} points compared with one run of default "
+        f"{REFERENCE}"
+    )
+    if lead in PORTFOLIO:
+        return f"{said}. "
+    added = interval(compare_searches(splits, (lead, *PORTFOLIO), splits), ratios)
+    return f"{said}; {lead}, which it does not try, would add {show_interval(added)}. "
+
+
 def tell_advice(study: Study) -> list[str]:
     """Return the part of docs/which-algorithm.md that follows from the study."""
     networks = compare_networks(study.main, study.network)
     parts = [study.main, *([study.network] if study.network and networks else [])]
     lines = ["What the [study](results/study.md) says, all methods tuned without true labels:", ""]
-    behind = []
+    behind, failing = list[set[str]](), list[set[str]]()
     for part in parts:
         defaults, means = average(part.defaults), average(part.tuned)
         by_dataset, lead = mean_accuracies(part.board), rank_order(part.board)[0]
@@ -239,20 +267,31 @@ def tell_advice(study: Study) -> list[str]:
             f"- **With the network {part.network}**"
             f"{', which the estimator takes for tables' if part.network == NETWORK else ''}, "
             f"{len(part.grid.hparams_seeds)} configurations: {lead} has the best average rank of "
-            f"{len(means)} methods. Not detectably worse in the mean over {', '.join(by_dataset)} (%): "
-            f"{', '.join(f'{name} {percent(means[name])}' for name in level)}. Without tuning {first} is "
+            f"{len(means)} methods. In the mean over {', '.join(by_dataset)} (%) not detectably worse than "
+            f"it: {', '.join(f'{name} {percent(means[name])}' for name in level)}. Without tuning {first} is "
             f"best ({percent(defaults[first])}; {gap} compared with {REFERENCE}); tuning changes the median "
             f"method by {points(median(gains))} points. Best deep and best classical method: "
             f"{'; '.join(best)}."
         )
-        behind.append({name for name in means if means[name] < max(means.values()) - 0.2})
+        behind.append({name for name in means if means[name] < max(means.values()) - FAR_BEHIND})
+        failing.append({name for name in means if defaults[name] < max(defaults.values()) - FAR_BEHIND})
     worst = sorted(set.intersection(*behind))
+    untuned = sorted(set.intersection(*failing).difference(worst))
     return [
         *lines,
         *([f"- **Network:** {networks.describe_change()}"] if networks else []),
-        *([f"- **Avoid:** {', '.join(worst)}, more than 20 points behind the best."] if worst else []),
-        "- `auto` tries methods of several kinds on your data and chooses by CR: [what that "
-        f"gains](results/auto.md) over {counted(len(study.main.grid.datasets), 'dataset')}.",
+        *(
+            [
+                f"- **Avoid:** {', '.join(worst)}, more than {percent(FAR_BEHIND, 0)} points behind the best"
+                + (f"; without tuning also {', '.join(untuned)}" if untuned else "")
+                + "."
+            ]
+            if worst
+            else []
+        ),
+        "- `auto` tries methods of several kinds on your data and chooses by CR. "
+        + (tell_auto(study.main, study.network) if study.network else "")
+        + "[How that was found](results/auto.md)",
     ]
 
 

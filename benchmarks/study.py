@@ -115,7 +115,7 @@ class Part:
         """Test accuracies of default configurations, at the checkpoints that CR chooses."""
         found: Splits = {d: {n: {} for n in self.board.algorithms} for d in self.board.datasets}
         for run in self.runs:
-            if run.hparams_seed == 0 and (accuracy := test_of(run)) is not None:
+            if run.hparams_seed == 0 and (accuracy := accuracy_of(run)) is not None:
                 found[run.experiment.dataset][run.experiment.algorithm][run.trial_seed] = accuracy
         return found
 
@@ -123,6 +123,24 @@ class Part:
         """Return the mean difference of two methods over datasets, on the same splits, with its interval."""
         pairs = [[own[first][t] - own[second][t] for t in own[first]] for own in splits.values()]
         return interval(pairs, list(self.ratios.values()))
+
+    def compare_all(self, splits: Splits) -> dict[str, Interval]:
+        """Return the mean differences of all methods to the reference; none if it is not there."""
+        names = next(iter(splits.values()), {})
+        others = [name for name in names if name != REFERENCE] if REFERENCE in names else []
+        return {name: self.compare(splits, name, REFERENCE) for name in others}
+
+    def defaults_after(self, step: int | None) -> Splits:
+        """Return test accuracies of default configurations with a network after a step, or the last one."""
+        found: Splits = {d: {n: {} for n in self.deep} for d in self.board.datasets}
+        for run in self.runs:
+            if run.hparams_seed == 0 and not run.experiment.fitted:
+                at = [record for record in run.records if step is None or record.step == step]
+                if at and (accuracy := at[-1].get("test_acc")) is not None:
+                    found[run.experiment.dataset][run.experiment.algorithm][run.trial_seed] = accuracy
+        n_splits = len(self.grid.trial_seeds)
+        complete = [n for n in self.deep if all(len(own[n]) == n_splits for own in found.values())]
+        return {dataset: {name: own[name] for name in complete} for dataset, own in found.items()}
 
 
 def take_part(title: str, grid: Grid, runs: Iterable[Run]) -> Part:
@@ -301,7 +319,7 @@ def compare_networks(first: Part, second: Part | None) -> NetworkComparison | No
     return NetworkComparison((parts[0], parts[1]), methods)
 
 
-def test_of(run: Run) -> float | None:
+def accuracy_of(run: Run) -> float | None:
     """Return the test accuracy at the checkpoint that CR chooses in a run."""
     chosen = offered(run, CR)
     return None if chosen is None else chosen[2]
@@ -310,7 +328,7 @@ def test_of(run: Run) -> float | None:
 def chance_of_test(runs: Sequence[Run]) -> float | None:
     """Return the standard deviation of a mean accuracy that the number of test examples alone explains."""
     n_test = part_of(runs[0].info, "dataset").get("n_test")
-    known = [value for run in runs if (value := test_of(run)) is not None]
+    known = [value for run in runs if (value := accuracy_of(run)) is not None]
     if not isinstance(n_test, int) or not known:
         return None
     return math.sqrt(fmean(known) * (1 - fmean(known)) / n_test)
@@ -323,6 +341,52 @@ def years_of(runs: Iterable[Run]) -> dict[str, int]:
         n: re.search(r"year\s*=\s*\{?(\d{4})", str(card.get("bibtex") or "")) for n, card in cards.items()
     }
     return {name: int(year[1]) for name, year in found.items() if year}
+
+
+@dataclass
+class ShortRuns:
+    """Default runs of other lengths than those of a part: means over seeds, by dataset, method and split."""
+
+    steps: int
+    n_seeds: int
+    n_splits: int
+    splits: Splits
+
+
+def find_short(part: Part, runs: Iterable[Run]) -> list[ShortRuns]:
+    """Return default runs of other lengths, of methods that have as many on each dataset as the reference."""
+    datasets = list(part.ratios)
+    same = [
+        run
+        for run in runs
+        if run.finished and run.hparams_seed == 0 and run.experiment.dataset in datasets
+        and not run.experiment.fitted and run.experiment.model == part.network
+        and run.experiment.steps != part.grid.steps
+    ]  # fmt: skip
+    found = []
+    for steps, own in group_by(same, lambda run: run.experiment.steps).items():
+        cells: dict[str, dict[str, dict[int, list[float]]]] = {
+            d: {n: {} for n in part.deep} for d in datasets
+        }
+        for run in own:
+            by_split = cells[run.experiment.dataset].get(run.experiment.algorithm)
+            if by_split is not None and (accuracy := accuracy_of(run)) is not None:
+                by_split.setdefault(run.trial_seed, []).append(accuracy)
+        sizes = {n: [{t: len(v) for t, v in cells[d][n].items()} for d in datasets] for n in part.deep}
+        wanted = sizes.get(REFERENCE)
+        if wanted and all(wanted):
+            splits = {
+                d: {n: {t: fmean(v) for t, v in cells[d][n].items()} for n in part.deep if sizes[n] == wanted}
+                for d in datasets
+            }
+            found.append(ShortRuns(steps or 0, min(wanted[0].values()), len(wanted[0]), splits))
+    return found
+
+
+def list_gains(found: dict[str, Interval]) -> str:
+    """List what is detectably better than the reference, the largest difference first."""
+    better = sorted((name for name in found if found[name][1] > 0), key=lambda name: -found[name][0])
+    return ", ".join(f"{name} {show_interval(found[name])}" for name in better)
 
 
 def rank_order(board: Leaderboard) -> list[str]:
@@ -374,7 +438,9 @@ def signed(value: float, digits: int) -> str:
 # The sections. Each returns lines of Markdown, and says what it lacks while it cannot be written.
 
 
-def tell_first(main: Part, other: Part | None, networks: NetworkComparison | None) -> list[str]:
+def tell_first(
+    main: Part, other: Part | None, networks: NetworkComparison | None, runs: Sequence[Run]
+) -> list[str]:
     """Return the answer in one sentence, and a list of what else to know first."""
     order, classical = rank_order(main.board), set(main.classical)
     if len(order) < 3:
@@ -384,11 +450,7 @@ def tell_first(main: Part, other: Part | None, networks: NetworkComparison | Non
     def dated(name: str) -> str:
         return f"{name} ({years[name]})" if name in years else name
 
-    def compared(part: Part, splits: Splits) -> dict[str, Interval]:
-        names = part.board.algorithms if REFERENCE in part.board.algorithms else ()
-        return {name: part.compare(splits, name, REFERENCE) for name in names if name != REFERENCE}
-
-    lines, tuned = [], [compared(part, part.tuned) for part in parts]
+    lines, tuned = [], [part.compare_all(part.tuned) for part in parts]
     if REFERENCE in order:
         better = [
             f"{name} with {part.network} and {len(part.grid.hparams_seeds)} configurations"
@@ -431,10 +493,13 @@ def tell_first(main: Part, other: Part | None, networks: NetworkComparison | Non
     for part, found in zip(parts, tuned, strict=True):
         lead = rank_order(part.board)[0]
         gap = f", {show_interval(found[lead])} points compared with {REFERENCE}" if lead in found else ""
+        if networks and part is main and (first := rank_order(networks.parts[0].board)[0]) != lead:
+            n = len(networks.parts[0].grid.hparams_seeds)
+            gap += f" (among deep ones with {n} configurations {first})"
         leads.append(f"with {part.network} {dated(lead)}{gap}")
     lines.append(f"- Best average rank: {'; '.join(leads)}.")
     if REFERENCE in order:
-        untuned = {part.network: compared(part, part.defaults) for part in parts}
+        untuned = {part.network: part.compare_all(part.defaults) for part in parts}
         gained = [
             f"{name} with {network} by {show_interval(own[name])}"
             + "".join(
@@ -446,9 +511,16 @@ def tell_first(main: Part, other: Part | None, networks: NetworkComparison | Non
             for name in own
             if own[name][1] > 0
         ]
+        early = [
+            f" After {short.steps:,} steps with {main.network}, on {short.n_splits} splits with "
+            f"{short.n_seeds} seeds each, of {len(own)} comparisons: {list_gains(own) or 'none'}."
+            for short in find_short(main, runs)
+            for own in [main.compare_all(short.splits)]
+        ]
         lines.append(
             f"- Without tuning, of {sum(map(len, untuned.values()))} comparisons with {REFERENCE}'s "
-            f"defaults, detectably better: {'; '.join(gained) or 'none'}."
+            f"defaults, detectably better: {'; '.join(gained) or 'none'}.{''.join(early)} "
+            "[By number of steps](#without-tuning)"
         )
     simple, means = [name for name in order if name in classical], average(main.tuned)
     if simple:
@@ -472,6 +544,7 @@ def tell_network_first(networks: NetworkComparison) -> str:
     (first, second), gain = networks.networks, float(networks.gains.mean())
     plain, chosen = networks.overall[0], networks.best(networks.half)
     spreads = networks.values[:, chosen].mean(axis=2).std(axis=1, ddof=1)
+    shares = explain_variance(networks.values)
     changes = networks.changes(networks.methods[i] for i in chosen)
     by_dataset = [
         f"{show_interval(interval([own], [networks.parts[0].ratios[dataset]]))} on {dataset}"
@@ -481,10 +554,14 @@ def tell_network_first(networks: NetworkComparison) -> str:
     n_close = int((plain[1:] >= plain[0] - gain).sum())
     return (
         f"{networks.describe_change()} {second} is {first} with a batch normalisation. "
+        f"With the same {len(networks.parts[0].grid.hparams_seeds)} configurations "
         f"{counted(n_close, 'other method')} {'is' if n_close == 1 else 'are'} within {percent(gain)} points "
-        f"of the best with {first}. Among the {networks.half} best methods the change is "
-        f"{', '.join(by_dataset)}; the standard deviations of these methods are "
-        f"{', '.join(map(percent, spreads))}: the network matters more than the choice among them on "
+        f"of the best with {first}. Among all methods, some of which fail, the method explains "
+        f"{percent(shares[:, 0].min(), 0)} to {percent(shares[:, 0].max(), 0)} % of the variance within a "
+        f"dataset, and the network {percent(shares[:, 1].min(), 0)} to {percent(shares[:, 1].max(), 0)} %. "
+        f"Among the {networks.half} best, whose choice by these results makes them look more alike, the "
+        f"network changes {', '.join(by_dataset)}; their standard deviations are "
+        f"{', '.join(map(percent, spreads))}: it matters more than the choice among them on "
         f"{', '.join(decided) or 'no dataset'}."
     )
 
@@ -665,6 +742,44 @@ def tell_leaderboard(part: Part, folder: Path, *, explained: bool = False) -> li
     return lines
 
 
+def tell_untuned(parts: Sequence[Part], runs: Sequence[Run]) -> list[str]:
+    """Compare defaults by the number of steps, as the checkpoints of the runs tell it."""
+    title, rows, kept = "## Without tuning", [], list[str]()
+    for part in parts:
+        lead = rank_order(part.board)[0] if len(part.board.algorithms) > 2 else REFERENCE
+        kept += [name for name in (lead,) if name != REFERENCE and name not in kept]
+    for part in parts:
+        last = part.grid.steps or 0
+        n_splits = f"{len(part.grid.trial_seeds)}"
+        made = [
+            (f"{step:,}", n_splits, part.defaults_after(step)) for step in (1000, 2000, 5000) if step < last
+        ] + [(f"{last:,}", n_splits, part.defaults_after(None))]
+        if part is parts[0]:
+            made += [
+                (f"{s.steps:,}, runs of this length, by CR", f"{s.n_splits} × {s.n_seeds} seeds", s.splits)
+                for s in find_short(part, runs)
+            ]
+        for step, extent, splits in made:
+            found = part.compare_all(splits)
+            if found:
+                shown = [show_interval(found[name]) if name in found else "" for name in kept]
+                others = list_gains({name: found[name] for name in found if name not in kept}) or "none"
+                n_worse = sum(high < 0 for *_, high in found.values())
+                rows.append([part.network, step, extent, *shown, others, f"{n_worse} of {len(found)}"])
+    if not rows:
+        return [title, "", f"Not yet: no complete method to compare with {REFERENCE}."]
+    return [
+        title,
+        "",
+        f"Deep methods with default hyperparameters, compared with {REFERENCE}'s defaults after the same "
+        "number of steps: points in the mean over datasets, with 95 % intervals over splits, not corrected "
+        f"for the number of methods. {' and '.join(kept) or 'No method'} has the best average rank with "
+        "tuning. Rows of steps are checkpoints of the long runs, without any choice; where runs of this "
+        "length were made, CR chooses the checkpoint.",
+        *table(["network", "steps", "splits", *kept, "others detectably better", "detectably worse"], rows),
+    ]
+
+
 def tell_single_datasets(part: Part) -> str:
     """Say which methods are better than the reference on one of the datasets."""
     found = [
@@ -754,11 +869,16 @@ def tell_state(source: Path, n_runs: int) -> list[str]:
         drawn = re.search(r"of ([\d,]+)\)", last)
         since = n_runs - int(drawn[1].replace(",", "")) if drawn else 0
         lines.append(
-            f"`plench results verify`: {last}"
+            f"{n_equal} of {len(repeated)} repeated runs have the same values to four digits at all "
+            "checkpoints"
+            + (
+                f"; the largest difference of the others is {points(size)[1:]} points ({kind})"
+                if size
+                else ""
+            )
+            + f". `plench results verify` says: {last}"
             + (f", before {since:,} more were added" if since else "")
-            + f". {n_equal} have the same values to four digits at all checkpoints"
-            + (f"; the largest difference of the others is {size:.3f} ({kind})" if size else "")
-            + ". Other versions and processors may differ by up to 0.05 at the last checkpoint. "
+            + ". It lets other versions and processors differ by up to 5 points at the last checkpoint. "
             "`results/verified.txt` has each run."
         )
     return lines
@@ -819,7 +939,9 @@ def tell_slow(part: Part | None, main: Part, runs: Sequence[Run]) -> list[str]:
             slower = counted(len(part.deep), "slower method")
             lines.append(
                 f"{dataset}: best of {slower} {best[0]} %, best of {len(others)} others {best[1]} %: "
-                f"{difference}."
+                f"{difference}. Both were chosen by test accuracy, so that p only describes. "
+                "[frontier.md](frontier.md) and [accuracy.md](accuracy.md) have slower methods on other "
+                "datasets, with defaults."
             )
         means = sorted(together.board.dataset_means(dataset, CR).items(), key=lambda item: -item[1])
         kinds = [[n, "slower" if n in part.deep else "", percent(mean)] for n, mean in means]
@@ -867,8 +989,8 @@ def tell_criteria(parts: Sequence[Part], folder: Path) -> list[str]:
         ]
         said.append(
             f"With {part.network} and {n} configurations, choosing by CR costs {ranges[0]} points and by AA "
-            f"{ranges[1]}; compared with its defaults the median method changes by {gains[0]} points if CR "
-            f"chooses, and by {gains[1]} if true labels do."
+            f"{ranges[1]}; compared with its defaults the median deep method changes by {gains[0]} points if "
+            f"CR chooses, and by {gains[1]} if true labels do."
         )
     with drawing.figure_style():
         figure, panels, _ = drawing.new_panels(WIDTH, len(curves), 2.0, 0.3, (0.3, 1.6), sharey=True)
@@ -909,7 +1031,7 @@ def tell_spread(part: Part, everything: Sequence[Run]) -> list[str]:
         found = {}
         for experiment, own in group_by(runs, lambda run: run.experiment).items():
             splits = group_by(own, lambda run: run.trial_seed).values()
-            divided = divide_variance([[v for r in g if (v := test_of(r)) is not None] for g in splits])
+            divided = divide_variance([[v for r in g if (v := accuracy_of(r)) is not None] for g in splits])
             if divided is not None:
                 found[experiment] = divided
         return found
@@ -924,7 +1046,7 @@ def tell_spread(part: Part, everything: Sequence[Run]) -> list[str]:
         and network_of(part.grid) == run.experiment.model
     ]  # fmt: skip
     repeated = measure(defaults)
-    rows = []
+    rows, low = [], []
     for dataset in sorted({experiment.dataset for experiment in tuned}):
         own, seeds = (
             {
@@ -949,12 +1071,15 @@ def tell_spread(part: Part, everything: Sequence[Run]) -> list[str]:
             "within a split": within.values(),
         }
         share = median(own[name][0] / sum(own[name]) for name in names)
+        if values["test examples"] and median(values["split"]) < median(values["test examples"]):
+            low.append(dataset)
         wide = sorted((name for name in names if within[name] > 3 * middle), key=lambda n: -within[n])
         rows.append(
             [dataset, f"{len(names)}", *(percent(median(v)) if v else "unknown" for v in values.values()),
              percent(share, 0), ", ".join(f"{name} {percent(within[name])}" for name in wide)]
         )  # fmt: skip
     lengths = " or ".join(sorted({experiment.budget for experiment in repeated})) or "none yet"
+    below = f"; on {' and '.join(low)} that column is smaller, and says nothing" if low else ""
     freedom = len(part.grid.trial_seeds) - 1
     factors = [math.sqrt(freedom / float(stats.chi2.ppf(1 - q, freedom))) for q in (ALPHA / 2, 1 - ALPHA / 2)]
     return [
@@ -964,7 +1089,8 @@ def tell_spread(part: Part, everything: Sequence[Run]) -> list[str]:
         "checkpoints chosen by CR. Configurations are drawn anew for each split, and each has its own seed, "
         "so that runs of a split differ in configuration and seed. The seed's part is that of repeated "
         f"default runs ({lengths}), and the configuration's what remains of the variance; medians do not add "
-        "up. Test examples alone: what drawing them adds to the deviation between splits.",
+        "up. Test examples alone: √(p(1 − p)/n) for accuracy p on n examples, which the column of splits "
+        f"should hold{below}.",
         "",
         f"The column of splits is rough: all methods share the {freedom + 1} splits, and the 95 % interval "
         f"of a standard deviation from so few reaches from {factors[0]:.1f} to {factors[1]:.1f} times its "
@@ -1009,9 +1135,9 @@ def tell_power(part: Part) -> list[str]:
         title,
         "",
         f"Of the pairs of methods whose means differ by at most one point, significant at "
-        f"{100 * ALPHA:.0f} % (corrected resampled t-test) are {', '.join(observed)}. A lead of one point "
-        f"would be significant for {', '.join(evident)} of {math.comb(len(names), 2)} pairs, whose "
-        "differences vary little from split to split. Where these numbers are small, a published lead of one "
+        f"{100 * ALPHA:.0f} % (corrected resampled t-test) are {', '.join(observed)}. The differences of few "
+        f"pairs vary so little from split to split that a lead of one point would be significant: "
+        f"{', '.join(evident)}, of {math.comb(len(names), 2)}. For all other pairs a published lead of one "
         f"point from {n} splits like these is not evidence by itself. For means over {len(rows)} datasets "
         f"the interval of the median pair reaches {percent(median(reach))} points to each side.",
         "",
@@ -1118,9 +1244,9 @@ def tell_time(parts: Sequence[Part | None], dataset: str) -> list[str]:
         "## Time",
         "",
         f"Median seconds of training per run on {dataset}, by network. Runs with a network "
-        f"were trained in stacks of up to {largest}, with their share of the stack's time{alone}. Compare "
-        "only within one kind of processor, and only large differences: other load of the machines is not "
-        "recorded. [step.md](step.md) compares methods side by side.",
+        f"were trained in stacks of up to {largest}, with their share of the stack's time{alone}. This is "
+        "what these runs took on machines that did other work as well, and not how fast the methods are: "
+        "[step.md](step.md) compares them side by side.",
         *table(["arithmetic", "method", *networks], rows),
     ]
 
@@ -1192,8 +1318,9 @@ def tell_history(parts: Sequence[Part], folder: Path) -> list[str]:
         "",
         f"{start}Correlations with the year of publication (Spearman's) that are significant at "
         f"{100 * ALPHA:.0f} % in favour of newer methods: {', '.join(shown)}; in favour of older ones: "
-        f"{older}. They are not corrected for their number and say nearly the same twice or more: accuracy "
-        "and rank are two views of one result, and most methods are in all rows. The oldest methods are "
+        f"{older}. A negative correlation with the rank is in favour of newer methods. They are not "
+        "corrected for their number, and they are not independent: accuracy and rank are two views of one "
+        "result, and most methods are in all rows. The oldest methods are "
         "classical, so that the last rows also compare deep with classical methods. Forests have the years "
         "of their own papers, which are not about partial labels; the picture leaves them out. The first "
         f"sentences say what newer methods gain over {REFERENCE}.",
@@ -1218,9 +1345,10 @@ def tell_limits(part: Part) -> list[str]:
         "",
         f"- {datasets}",
         "- Features are fixed tables; nothing here is about images, texts or learned features.",
-        f"- {len(part.grid.hparams_seeds)} random configurations per split: a method with many "
-        "hyperparameters is searched less thoroughly than one with few.",
-        "- Configurations differ from split to split: their effect is what seeds do not explain.",
+        f"- {len(part.grid.hparams_seeds)} configurations per split, the defaults and random ones: a method "
+        "with many hyperparameters is searched less thoroughly than one with few.",
+        "- Each split has its own random configurations, each run once. The effect of a configuration is "
+        "therefore not measured by itself: it is what the spread of repeated default runs leaves.",
     ]
 
 
@@ -1284,7 +1412,7 @@ def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
     complete = not any(part.missing for part in planned)
     both = [main, *([network] if network else [])]
     sections: list[list[str]] = [
-        ["# The study", "", *tell_first(main, network, networks)],
+        ["# The study", "", *tell_first(main, network, networks, runs)],
         [] if complete else [INCOMPLETE],
         tell_state(source, len(runs)),
         tell_setup(main),
@@ -1292,6 +1420,7 @@ def write_page(source: Path, sweeps: Sequence[Path], folder: Path) -> Path:
         tell_network(networks, folder),
         tell_leaderboard(main, folder),
         tell_leaderboard(network, folder, explained=True) if network else [],
+        tell_untuned(both, runs),
         tell_odd(main),
         tell_classical(main, network),
         tell_slow(study.slow, main, runs),

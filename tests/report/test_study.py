@@ -13,15 +13,18 @@ from benchmarks.study import (
     AA,
     CR,
     STATE,
+    accuracy_of,
     detectable,
     divide_variance,
     explain_variance,
+    find_short,
     interval,
     mean_accuracies,
     merge_grids,
     rank_order,
     read_study,
     take_part,
+    tell_untuned,
     write_page,
 )
 
@@ -128,14 +131,17 @@ def test_a_complete_study_answers_every_question(study, tmp_path):
     spreads = 100 * best.mean(axis=2).std(axis=1, ddof=1)
     limits = r" \([+−][\d.]+ to [+−][\d.]+\)"
     assert re.search(
-        re.escape(f"the change is {changed[0]:+.1f}") + limits
+        re.escape(f"the network changes {changed[0]:+.1f}") + limits
         + re.escape(f" on Lost, {changed[1]:+.1f}") + limits
         + re.escape(
-            f" on MSRCv2; the standard deviations of these methods are {spreads[0]:.1f}, {spreads[1]:.1f}: "
-            "the network matters more than the choice among them on Lost, MSRCv2."
+            f" on MSRCv2; their standard deviations are {spreads[0]:.1f}, {spreads[1]:.1f}: it matters more "
+            "than the choice among them on Lost, MSRCv2."
         ),
         text,
     )  # fmt: skip
+    shares = 100 * explain_variance(both)[:, 0]
+    explained = f"the method explains {shares.min():.0f} to {shares.max():.0f} % of the variance within a"
+    assert explained in text
     n_close = sum(mean >= overall[0][0] - np.mean(gains) for mean in overall[0][1:])
     assert re.search(
         rf"{n_close} other methods? (is|are) within {100 * np.mean(gains):.1f} points of the best with MLP",
@@ -240,6 +246,52 @@ def test_methods_are_compared_with_the_reference(study, tmp_path, monkeypatch, r
         assert f"corrected {len(p_values) * lowest:.2g}" in single[2]
 
 
+def test_defaults_are_compared_by_the_number_of_steps(study, tmp_path):
+    """Checkpoints of the long runs, and the means over seeds of shorter ones, without incomplete methods."""
+    folder, sweeps = study
+    part = read_study(folder, sweeps).main
+    for name, dataset, t, copy in product(DEEP, DATASETS, range(4), range(2)):
+        if (name, dataset, t, copy) != ("LWS", "Lost", 3, 1):
+            write_run(
+                tmp_path / f"{name}-{dataset}-{t}-{copy}",
+                records(0.9 if name == "CC" else 0.4, 10 * t + copy, steps=200, n_records=5),
+                dataset,
+                name,
+                t,
+                steps=200,
+                experiment=experiment_of(dataset, name, 200),
+            )
+    runs = read_runs(tmp_path)
+    (short,) = find_short(part, [*runs, *part.runs])
+    assert (short.steps, short.n_seeds, short.n_splits) == (200, 2, 4)
+    assert set(short.splits["Lost"]) == set(short.splits["MSRCv2"]) == {"CC", "PRODEN", "NN"}
+    places = [("CC", "Lost", t) for t in range(4)]
+    for name, dataset, t in places:
+        own = [
+            accuracy_of(run)
+            for run in runs
+            if (run.experiment.algorithm, run.experiment.dataset, run.trial_seed) == (name, dataset, t)
+        ]
+        assert short.splits[dataset][name][t] == pytest.approx(np.mean(own))
+    last = {
+        run.trial_seed: run.records[-1].get("test_acc")
+        for run in part.runs
+        if (run.experiment.algorithm, run.experiment.dataset, run.hparams_seed) == ("CC", "Lost", 0)
+    }
+    assert part.defaults_after(None)["Lost"]["CC"] == last
+    assert part.defaults_after(250)["Lost"]["CC"] != last
+    assert part.defaults_after(17)["Lost"] == {}, "no checkpoint"
+    text = "\n".join(tell_untuned([part], runs))
+    found = {name: part.compare(short.splits, name, "PRODEN") for name in ("CC", "NN")}
+    assert found["CC"][1] > 0
+    gap = "{:+.1f} ({:+.1f} to {:+.1f})".format(*(100 * value for value in found["CC"]))
+    rows = [line for line in text.splitlines() if "200, runs of this length" in line]
+    assert len(rows) == 1
+    assert "| 4 × 2 seeds |" in rows[0]
+    assert gap in rows[0].replace("CC ", "")
+    assert rows[0].endswith(f"| {sum(high < 0 for *_, high in found.values())} of 2 |")
+
+
 def test_equal_ranks_are_ordered_by_means(study):
     """Two methods that are each best once share the rank; the one that fails less comes first."""
     folder, sweeps = study
@@ -321,7 +373,7 @@ def test_the_page_shows_the_state_of_the_file():
     assert last.startswith("20 of 20 repeated runs agree")
     n_equal = sum(not re.search(r"records? \d\.(?!0000)", line) for line in repeated)
     assert last in text
-    assert f". {n_equal} have the same values to four digits at all checkpoints" in text
+    assert f"\n{n_equal} of 20 repeated runs have the same values to four digits at all checkpoints" in text
     readme = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
     assert re.search(rf"\| {STATE} \| .* \| `{digest}` \|", readme), "a new state needs a new name"
 
