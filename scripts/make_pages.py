@@ -313,12 +313,14 @@ def read_study() -> list[Measured]:
     """Return the complete cells of the study: by the grids of its sweep files, and at defaults.
 
     Tuned cells need every planned run of one algorithm on one dataset; the checkpoint and the configuration
-    are chosen by CR. At defaults it is the last step, as in docs/results/accuracy.md.
+    are chosen by CR. Settings with more configurations come first. At defaults it is the last step, as in
+    docs/results/accuracy.md.
     """
     runs = [run for run in read_results(STUDY / "study.parquet", criteria=["CR"]).runs if run.finished]
     cells = group_by(runs, lambda run: (run.experiment.algorithm, run.experiment.dataset))
     found = []
     grids = [grid for path in sorted(STUDY.glob("study-*.toml")) for grid in read_sweep(path).grids]
+    grids.sort(key=lambda grid: -len(grid.hparams_seeds))
     seen = set()
     for grid in grids:
         network = str(grid.hparams.get("model", "MLP"))

@@ -103,6 +103,13 @@ def test_a_page_has_the_figures_of_a_method_on_answers(name: str, make_pages: Mo
     )
 
 
+def test_a_figure_has_the_most_configurations_there_are(make_pages: ModuleType) -> None:
+    """Of 10 complete configurations, a page does not show the choice among the 5 of slower methods."""
+    results = make_pages.render_page(find_algorithm("GFWS")).split("## Results\n")[1].split("\n## ")[0]
+    assert re.search(r"Other datasets, tuned .*: 10 configurations .*: Music_Crowd \d\d\.\d\.", results)
+    assert ": 5 configurations" not in results
+
+
 @pytest.mark.parametrize("name", ON_BATCHES)
 def test_a_page_has_one_figure_per_dataset(name: str, make_pages: ModuleType) -> None:
     """Text and chart agree, each network has one figure, and there is no second table of defaults."""
