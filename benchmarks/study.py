@@ -866,6 +866,12 @@ def tell_state(source: Path, n_runs: int) -> list[str]:
         ]
         n_equal = sum(all(size == 0 for size, _ in own) for own in differences)
         size, kind = max((own for line in differences for own in line), default=(0.0, ""))
+        moved = [
+            re.search(r"arithmetic ([^,)]+)", line)
+            for line, own in zip(repeated, differences, strict=True)
+            if any(value > 0 for value, _ in own)
+        ]
+        why = " and ".join(sorted({found[1] for found in moved if found})) if all(moved) else ""
         drawn = re.search(r"of ([\d,]+)\)", last)
         since = n_runs - int(drawn[1].replace(",", "")) if drawn else 0
         lines.append(
@@ -876,6 +882,7 @@ def tell_state(source: Path, n_runs: int) -> list[str]:
                 if size
                 else ""
             )
+            + (f", and all of these were repeated on another kind of processor ({why})" if why else "")
             + f". `plench results verify` says: {last}"
             + (f", before {since:,} more were added" if since else "")
             + ". It lets other versions and processors differ by up to 5 points at the last checkpoint. "

@@ -374,6 +374,9 @@ def test_the_page_shows_the_state_of_the_file():
     n_equal = sum(not re.search(r"records? \d\.(?!0000)", line) for line in repeated)
     assert last in text
     assert f"\n{n_equal} of 20 repeated runs have the same values to four digits at all checkpoints" in text
+    others = [line for line in repeated if re.search(r"records? \d\.(?!0000)", line)]
+    same_processor = [line for line in others if "arithmetic" not in line]
+    assert ("repeated on another kind of processor" in text) == (bool(others) and not same_processor)
     readme = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
     assert re.search(rf"\| {STATE} \| .* \| `{digest}` \|", readme), "a new state needs a new name"
 
