@@ -131,11 +131,6 @@ def compare_searches(splits: Splits, portfolio: Sequence[str], others: Splits) -
     ]
 
 
-def compare_today(splits: Splits) -> list[list[float]]:
-    """Return by how much a search with today's portfolio beats the reference's defaults, by dataset."""
-    return [[search(split, PORTFOLIO) - split[REFERENCE][0][1] for split in own] for own in splits.values()]
-
-
 def tell_portfolio(main: Part, other: Part | None) -> list[str]:
     """Return the part of docs/results/auto.md that follows from the study with both networks."""
     title = "## Network and portfolio, from the study"
@@ -175,10 +170,7 @@ def tell_portfolio(main: Part, other: Part | None) -> list[str]:
         shown[1] += f", {default}"
         rows.append([dataset, ", ".join(portfolio), percent(fmean(made["chosen"])), *shown])
     overall = {rival: interval(own, ratios) for rival, own in differences["chosen"].items()}
-    today = [
-        show_interval(interval(own, ratios))
-        for own in (compare_today(splits), differences["today"][rivals[1]])
-    ]
+    today = [show_interval(interval(differences["today"][rival], ratios)) for rival in rivals[:2]]
     by_fold = ", ".join(
         f"{points(fmean(own))} on {d}" for d, own in zip(splits, differences["today"][rivals[1]], strict=True)
     )
@@ -234,9 +226,10 @@ def tell_auto(main: Part, other: Part) -> str:
         return ""
     ratios = [main.ratios[dataset] for dataset in splits]
     lead = next(name for name in rank_order(other.board) if name in names)
+    gains = [[search(split, PORTFOLIO) - split[REFERENCE][0][1] for split in own] for own in splits.values()]
     said = (
         f"A simulated search of {DEFAULT_RUNS} runs with {NETWORK} gains "
-        f"{show_interval(interval(compare_today(splits), ratios))} points compared with one run of default "
+        f"{show_interval(interval(gains, ratios))} points compared with one run of default "
         f"{REFERENCE}"
     )
     if lead in PORTFOLIO:

@@ -495,7 +495,7 @@ def tell_first(
         gap = f", {show_interval(found[lead])} points compared with {REFERENCE}" if lead in found else ""
         if networks and part is main and (first := rank_order(networks.parts[0].board)[0]) != lead:
             n = len(networks.parts[0].grid.hparams_seeds)
-            gap += f" (among deep ones with {n} configurations {first})"
+            gap += f" (with {n} configurations {first} leads the deep methods)"
         leads.append(f"with {part.network} {dated(lead)}{gap}")
     lines.append(f"- Best average rank: {'; '.join(leads)}.")
     if REFERENCE in order:
@@ -513,7 +513,7 @@ def tell_first(
         ]
         early = [
             f" After {short.steps:,} steps with {main.network}, on {short.n_splits} splits with "
-            f"{short.n_seeds} seeds each, of {len(own)} comparisons: {list_gains(own) or 'none'}."
+            f"{short.n_seeds} seeds each, of {len(own)}, detectably better: {list_gains(own) or 'none'}."
             for short in find_short(main, runs)
             for own in [main.compare_all(short.splits)]
         ]
@@ -559,10 +559,10 @@ def tell_network_first(networks: NetworkComparison) -> str:
         f"of the best with {first}. Among all methods, some of which fail, the method explains "
         f"{percent(shares[:, 0].min(), 0)} to {percent(shares[:, 0].max(), 0)} % of the variance within a "
         f"dataset, and the network {percent(shares[:, 1].min(), 0)} to {percent(shares[:, 1].max(), 0)} %. "
-        f"Among the {networks.half} best, whose choice by these results makes them look more alike, the "
-        f"network changes {', '.join(by_dataset)}; their standard deviations are "
-        f"{', '.join(map(percent, spreads))}: it matters more than the choice among them on "
-        f"{', '.join(decided) or 'no dataset'}."
+        f"Among the {networks.half} best the change is {', '.join(by_dataset)}; their standard deviations "
+        f"are {', '.join(map(percent, spreads))}: the network matters more than the choice among them on "
+        f"{', '.join(decided) or 'no dataset'}. They are the best by these same results, which makes them "
+        "look more alike."
     )
 
 
@@ -773,8 +773,8 @@ def tell_untuned(parts: Sequence[Part], runs: Sequence[Run]) -> list[str]:
         "",
         f"Deep methods with default hyperparameters, compared with {REFERENCE}'s defaults after the same "
         "number of steps: points in the mean over datasets, with 95 % intervals over splits, not corrected "
-        f"for the number of methods. {' and '.join(kept) or 'No method'} has the best average rank with "
-        "tuning. Rows of steps are checkpoints of the long runs, without any choice; where runs of this "
+        "for the number of methods. A method that leads by average rank with tuning has a column of its own. "
+        "Rows of steps are checkpoints of the long runs, without any choice; where runs of this "
         "length were made, CR chooses the checkpoint.",
         *table(["network", "steps", "splits", *kept, "others detectably better", "detectably worse"], rows),
     ]

@@ -131,11 +131,11 @@ def test_a_complete_study_answers_every_question(study, tmp_path):
     spreads = 100 * best.mean(axis=2).std(axis=1, ddof=1)
     limits = r" \([+−][\d.]+ to [+−][\d.]+\)"
     assert re.search(
-        re.escape(f"the network changes {changed[0]:+.1f}") + limits
+        re.escape(f"the change is {changed[0]:+.1f}") + limits
         + re.escape(f" on Lost, {changed[1]:+.1f}") + limits
         + re.escape(
-            f" on MSRCv2; their standard deviations are {spreads[0]:.1f}, {spreads[1]:.1f}: it matters more "
-            "than the choice among them on Lost, MSRCv2."
+            f" on MSRCv2; their standard deviations are {spreads[0]:.1f}, {spreads[1]:.1f}: the network "
+            "matters more than the choice among them on Lost, MSRCv2."
         ),
         text,
     )  # fmt: skip
@@ -265,14 +265,13 @@ def test_defaults_are_compared_by_the_number_of_steps(study, tmp_path):
     (short,) = find_short(part, [*runs, *part.runs])
     assert (short.steps, short.n_seeds, short.n_splits) == (200, 2, 4)
     assert set(short.splits["Lost"]) == set(short.splits["MSRCv2"]) == {"CC", "PRODEN", "NN"}
-    places = [("CC", "Lost", t) for t in range(4)]
-    for name, dataset, t in places:
+    for t in range(4):
         own = [
             accuracy_of(run)
             for run in runs
-            if (run.experiment.algorithm, run.experiment.dataset, run.trial_seed) == (name, dataset, t)
+            if (run.experiment.algorithm, run.experiment.dataset, run.trial_seed) == ("CC", "Lost", t)
         ]
-        assert short.splits[dataset][name][t] == pytest.approx(np.mean(own))
+        assert short.splits["Lost"]["CC"][t] == pytest.approx(np.mean(own))
     last = {
         run.trial_seed: run.records[-1].get("test_acc")
         for run in part.runs
@@ -429,6 +428,13 @@ def test_pages_agree_with_the_study(tmp_path):
         assert "\n".join(lines) in (ROOT / "docs" / name).read_text(encoding="utf-8"), "run make study"
     assert f"`auto` tries {', '.join(PORTFOLIO)}, in this order" in "\n".join(pages["results/auto.md"])
     assert f"the estimator's network is {NETWORK}" in "\n".join(pages["results/auto.md"])
+    # Both pages compute what `auto` gains, each in its own way.
+    auto, advice = ("\n".join(pages[name]) for name in ("results/auto.md", "which-algorithm.md"))
+    gained = re.search(
+        rf"runs with {NETWORK} gains (\S+ \(.*?\)) points .*; (\w+), which .* add (.*?\))", advice
+    )
+    assert f"Compared with default PRODEN the search with it gains {gained[1]} points" in auto
+    assert f"Today's portfolio with {gained[2]} in front: {gained[3]}," in auto
 
 
 def test_networks_are_compared_on_the_same_configurations(study):
